@@ -1,0 +1,41 @@
+// Attention over paged rows: one contract for every kernel.
+//
+// For each query and head: z = scale * q.k, softcap, mask, softmax, weighted sum of values; then,
+// once, the sink: out *= 1 / (1 + exp(sink - lse)). Accumulation is at least fp32.
+// lse is the natural logarithm of the sum of exponentials and never includes the sink. A query with
+// nothing visible gives out = 0 and lse = -infinity, never NaN. (FlashMLA 9241ae3e returns
+// +infinity there: mind it when merging with its partial results.)
+//
+// Same inputs, same bits, whatever the thread count. No kernel allocates or locks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "emblema/contract/result.h"
+#include "emblema/layout/attention_inputs.h"
+
+namespace emblema {
+
+// Decode: a few queries per sequence, straight from the blocks.
+//   out [tokens][query_heads][value_dim]   lse [tokens][query_heads]   both owned by the caller
+// Invalid, before any work, naming the value: sizes of out or lse that do not fit, spans that are
+// unsorted or overlap or leave their blocks, shape fields out of range, null memory.
+// Unsupported: a delta != 0 without a table of fixed frequencies.
+Status decode_attention(const AttentionInputs& inputs, std::span<float> out, std::span<float> lse);
+
+// What decode_attention checks before it works; shared by every kernel and the reference.
+Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_size,
+                              std::uint64_t lse_size);
+
+// Joins a partial result into another over disjoint keys (no sinks in either), per query and head:
+//   m = max(la, lb); both -infinity: (0, -infinity); else weights e^(l - m).
+//   out, more_out [rows][value_dim]; lse, more_lse [rows]
+void merge_attention(std::span<float> out, std::span<float> lse, std::span<const float> more_out,
+                     std::span<const float> more_lse);
+
+// Applies the sinks, once, after the last merge. out [tokens][heads][value_dim], sinks [heads].
+void finish_attention(std::span<float> out, std::span<const float> lse,
+                      std::span<const float> sinks);
+
+}  // namespace emblema

@@ -1,0 +1,72 @@
+// Plain values that describe one attention call over paged rows: what a cache hands to a kernel.
+// Nothing here owns memory; everything must outlive the call.
+//
+// A sequence is a list of spans. A span is a run of consecutive tokens whose rows lie in a list of
+// blocks. Its rows were written for positions `position`, `position` + 1, ... and are read as if at
+// position + delta ("attached position"): causality and windows use attached positions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "emblema/geometry/encoding.h"
+#include "emblema/layout/rope_table.h"
+
+namespace emblema {
+
+struct Span {
+  std::span<const std::uint32_t> blocks;  // block indexes in the group's region, in token order
+  std::uint64_t first_row = 0;            // row of `blocks` that holds the span's first token
+  std::uint64_t rows = 0;                 // tokens
+  std::int64_t position = 0;              // stored position of the first token
+  std::int64_t delta = 0;                 // attached position = stored position + delta
+};
+
+// How the rows of one layer's stream lie in memory.
+// Row r of block b starts at base + b * block_bytes + r * row_bytes, r < block_rows.
+struct PagedRows {
+  const std::byte* base = nullptr;  // the region plus the page's offset in a block
+  std::uint64_t block_bytes = 0;    // distance between the same page of two blocks
+  std::uint64_t row_bytes = 0;
+  std::uint64_t block_rows = 0;
+  Encoding encoding = Encoding::kBf16;  // kBf16, kFp16 or kFp32 for every element
+};
+
+enum class RowKind : std::uint8_t {
+  kLatent,   // [value_dim latent][key_dim - value_dim rotary key]; one row for all heads; the
+             // value is the row's first value_dim elements
+  kGrouped,  // [kv_heads][key_dim] keys, then [kv_heads][value_dim] values
+};
+
+struct AttentionShape {
+  RowKind kind = RowKind::kGrouped;
+  std::uint32_t query_heads = 0;  // a multiple of kv_heads
+  std::uint32_t kv_heads = 0;     // 1 with kLatent
+  std::uint32_t key_dim = 0;      // width of a query and of a key
+  std::uint32_t value_dim = 0;
+  double scale = 1.0;
+  double softcap = 0.0;             // > 0: z = softcap * tanh(z / softcap), before the mask
+  std::uint64_t window_tokens = 0;  // > 0: query at position i sees keys with i - j < window
+  std::uint32_t rotary_offset = 0;  // first rotary channel of a query: value_dim with kLatent
+  const RopeTable* rope = nullptr;  // needed only where a span has delta != 0
+};
+
+// One sequence of a batch: which queries are its own and which rows it sees.
+struct SequenceInputs {
+  std::span<const Span> spans;      // ascending, non-overlapping attached positions
+  std::uint64_t first_query = 0;    // index of its first query row in AttentionInputs::q
+  std::uint64_t queries = 1;        // consecutive tokens, at positions query_position, + 1, ...
+  std::int64_t query_position = 0;  // causal: a query sees attached positions <= its own
+};
+
+struct AttentionInputs {
+  AttentionShape shape;
+  PagedRows rows;
+  const float* q = nullptr;  // [tokens][query_heads][key_dim], already rotated at its position
+  std::uint64_t tokens = 0;  // query rows in q, over all sequences
+  std::span<const SequenceInputs> sequences;
+  std::span<const float> sinks;  // [query_heads] raw logits, or empty
+};
+
+}  // namespace emblema

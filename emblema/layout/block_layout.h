@@ -1,0 +1,93 @@
+// Where each byte of a block sits.
+//
+// Glossary, smallest to largest
+//   entry   what a stream remembers at once: one token's K and V, one latent (stream.h)
+//   row     the place of one entry in a page: `row_bytes` apart
+//   page    the rows of one stream of one layer for one block's tokens, padded to 64 bytes
+//           (an "OS page" is always written so)
+//   block   the pages of all members of a group, contiguous, in layer order: what is hashed,
+//           compared, copied and named as one range
+//   region  a group's blocks, contiguous: [block][layer][page]
+//
+// Profile `native`: rows are entries, packed; pages padded to 64 bytes with zeros.
+// Plain values; any thread may read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emblema/contract/result.h"
+#include "emblema/geometry/model_geometry.h"
+
+namespace emblema {
+
+inline constexpr std::uint64_t kPageAlignmentBytes = 64;
+
+// One named run of numbers inside a row.
+struct RowRegion {
+  std::string name;
+  std::uint64_t offset_bytes = 0;  // from the row's start
+  std::uint64_t elements = 0;
+  Encoding encoding = Encoding::kBf16;
+};
+
+struct StreamPage {
+  std::uint32_t layer = 0;
+  StreamRole role = StreamRole::kKv;
+  std::uint64_t offset_bytes = 0;  // from the block's start, a multiple of 64
+  std::uint64_t rows = 0;          // block tokens / stride
+  std::uint64_t row_bytes = 0;
+  std::uint64_t page_bytes = 0;  // rows x row_bytes, padded
+  std::vector<RowRegion> regions;
+};
+
+struct BlockLayout {
+  std::string group_name;
+  Retention retention = Retention::kGrowing;
+  std::uint64_t window_tokens = 0;
+  std::uint64_t block_tokens = 0;
+  std::uint64_t block_bytes = 0;
+  std::vector<StreamPage> pages;
+
+  // The page of a layer's stream, or nullptr where this group has none.
+  const StreamPage* find(std::uint32_t layer, StreamRole role) const;
+
+  // Blocks that hold the rows of one sequence of `tokens` committed tokens: all for a growing
+  // group; for a window W, floor(max(0, tokens - W + 1) / block_tokens) have been released in
+  // front.
+  std::uint64_t blocks_at(std::uint64_t tokens) const;
+
+  // Most blocks that one sequence holds while `step_tokens` more are reserved on top of what is
+  // committed, its whole length being `tokens`. Window: at most ceil((W-2+step)/B)+1.
+  std::uint64_t blocks_peak(std::uint64_t tokens, std::uint64_t step_tokens) const;
+};
+
+// Rows that a sequence keeps outside blocks (DeepSeek-V4 windows and compressor rows).
+struct ArenaLayout {
+  std::uint64_t slot_bytes = 0;  // 0: the model has no arena streams
+};
+
+struct ModelLayout {
+  std::string profile;  // "native"
+  std::vector<BlockLayout> groups;
+  ArenaLayout arena;
+
+  // Invalid where sizes do not fit 64 bits.
+  static Result<ModelLayout> native(const ModelGeometry& geometry);
+
+  // What one sequence of `tokens` committed tokens takes from the pool: whole blocks, page padding
+  // and its arena slot.
+  Result<std::uint64_t> allocated_bytes_per_sequence(std::uint64_t tokens) const;
+};
+
+// Byte offset of a row, in 64 bits: block x block_bytes + page offset + row x row_bytes. Slot ids
+// beyond 2^31 and offsets beyond 2^32 are ordinary. REQUIRES: the product fits 64 bits (a pool's
+// size did).
+constexpr std::uint64_t row_offset_bytes(const BlockLayout& layout, const StreamPage& page,
+                                         std::uint64_t block, std::uint64_t row) {
+  return block * layout.block_bytes + page.offset_bytes + row * page.row_bytes;
+}
+
+}  // namespace emblema

@@ -1,0 +1,49 @@
+// Rotary position embeddings as a value: which channels turn together, and how fast.
+//
+// R(p) turns pair i of the rotary channels by p x frequency(i). Angles are computed in double.
+// Attention only ever sees differences: (R(t) q) . (R(p) k) = q . R(p - t) k, so a row stored at p
+// and read as if at p + delta needs only the query turned by -delta (Su et al. 2021, eq. 16).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "emblema/contract/result.h"
+#include "emblema/model/rope_facts.h"
+
+namespace emblema {
+
+class RopeTable {
+ public:
+  RopeTable() = default;
+
+  // Frequencies of every scaling in RopeScaling. `max_positions` picks LongRope's table (above the
+  // original length: long). Invalid: odd or zero rotary_dim, factor tables of the wrong length.
+  static Result<RopeTable> from(const RopeFacts& facts, std::uint64_t max_positions);
+
+  std::uint32_t rotary_dim() const { return 2 * static_cast<std::uint32_t>(frequencies_.size()); }
+  bool interleaved() const { return interleaved_; }
+  double amplitude() const { return amplitude_; }
+  std::span<const double> frequencies() const { return frequencies_; }
+
+  // False where frequencies depend on the sequence's length (dynamic NTK): a stored row cannot be
+  // read at another position, and relocation is refused.
+  bool fixed_frequencies() const { return fixed_frequencies_; }
+
+  // Turns the first rotary_dim() elements of `row` by `position` and applies the amplitude once.
+  void rotate(std::span<float> row, std::int64_t position) const;
+  void rotate(std::span<double> row, std::int64_t position) const;
+
+  // The pure rotation R(by), amplitude 1: what relocation uses.
+  void turn(std::span<float> row, std::int64_t by) const;
+  void turn(std::span<double> row, std::int64_t by) const;
+
+ private:
+  std::vector<double> frequencies_;
+  double amplitude_ = 1.0;
+  bool interleaved_ = false;
+  bool fixed_frequencies_ = true;
+};
+
+}  // namespace emblema

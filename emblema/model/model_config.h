@@ -1,0 +1,105 @@
+// Facts of one model, copied from its config.json and validated. No derived number lives here:
+// what must be remembered per token is geometry's business.
+//
+// The spellings of the world's configs (nesting, aliases, null, per-layer lists) end in this room:
+// everything behind it sees one form. Plain values; any thread may read them.
+//
+// Sources of the aliases: transformers' configuration classes; vLLM 073c510c (2026-08) and SGLang
+// v0.5.18, listed in docs/internals/config-aliases.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emblema/contract/result.h"
+#include "emblema/model/rope_facts.h"
+
+namespace emblema {
+
+// How a token's past is remembered, as far as a whole model has one way.
+enum class AttentionFamily {
+  kGrouped,     // keys and values per KV head: MHA, GQA, MQA
+  kLatent,      // one compressed row for all heads: MLA (DeepSeek-V2/V3, Kimi-K2, MiniCPM3 ...)
+  kCompressed,  // DeepSeek-V4: a window in every layer, compressed entries by `compress_ratio`
+};
+
+// What one layer attends to. A window of W: query i sees keys i-W+1 ... i.
+enum class LayerReach { kFull, kWindow };
+
+struct LayerFacts {
+  LayerReach reach = LayerReach::kFull;
+  std::uint32_t window_tokens = 0;        // with kWindow: W >= 1, else 0
+  std::uint32_t num_key_value_heads = 0;  // kGrouped: 1 ... num_attention_heads
+  std::uint32_t head_dim = 0;             // kGrouped: width of a key; kCompressed: of an entry
+  std::uint32_t v_head_dim = 0;           // kGrouped: width of a value
+  std::uint32_t compress_ratio = 0;       // kCompressed: 0 (window only), 4 (CSA) or 128 (HCA)
+  bool has_indexer = false;               // a sparse-attention index key is cached (DSA)
+  bool has_rope = true;                   // false: no positional rotation in this layer (NoPE)
+  RopeFacts rope;                         // meaningful where has_rope
+};
+
+struct ModelConfig {
+  std::string name;        // preset name, or the file it came from
+  std::string model_type;  // of the language part
+  std::vector<std::string> architectures;
+  AttentionFamily family = AttentionFamily::kGrouped;
+
+  std::uint32_t hidden_size = 0;
+  std::uint32_t num_hidden_layers = 0;
+  std::uint32_t num_attention_heads = 0;
+  std::uint64_t max_positions = 0;             // 0: the config does not say
+  std::uint32_t num_nextn_predict_layers = 0;  // draft (MTP) layers, not in `layers`
+
+  // kLatent: ranks and the three head widths. q_lora_rank absent = queries straight from the
+  // hidden state (DeepSeek-V2-Lite).
+  std::optional<std::uint32_t> q_lora_rank;
+  std::uint32_t kv_lora_rank = 0;
+  std::uint32_t qk_nope_head_dim = 0;
+  std::uint32_t qk_rope_head_dim = 0;  // also kCompressed
+  std::uint32_t v_head_dim = 0;
+
+  // Sparse-attention indexer (DSA; the CSA layers of kCompressed).
+  std::uint32_t index_head_dim = 0;
+  std::uint32_t index_n_heads = 0;
+  std::uint32_t index_topk = 0;
+
+  double rms_norm_eps = 1e-6;
+  std::optional<double> query_pre_attn_scalar;  // softmax scale = this^-1/2 (Gemma)
+  std::optional<double> attn_logit_softcapping;
+  bool has_attention_sinks = false;
+  std::string torch_dtype;  // as spelled, "" when absent
+
+  std::vector<LayerFacts> layers;  // num_hidden_layers of them
+  std::vector<std::string> notes;  // what the reader should know: assumptions made, fields ignored
+};
+
+// Limits of what is read, and of every count in it (an error names the one that is passed).
+struct ConfigLimits {
+  static constexpr std::uint64_t kFileBytesMax = std::uint64_t{16} << 20;
+  static constexpr int kDepthMax = 32;
+  static constexpr std::uint64_t kLayersMax = 65'536;
+  static constexpr std::uint64_t kWidthMax = std::uint64_t{1} << 24;  // hidden size, ranks, dims
+  static constexpr std::uint64_t kHeadsMax = 65'536;
+  static constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 40;  // positions and windows
+};
+
+// Reads a model by preset name, path of a config.json, directory that holds one, or "-" (standard
+// input). A preset name wins over a file of that name in the working directory.
+// Errors: NotFound (no such preset or file: lists close preset names), Io, Invalid (field, value,
+// what is allowed), Unsupported (an attention that this build does not know: names the field).
+Result<ModelConfig> load_model_config(std::string_view source);
+
+// The same for text already in memory; `name` goes into ModelConfig::name and messages.
+Result<ModelConfig> parse_model_config(std::string_view json, std::string_view name);
+
+// The models that come with the library, sorted by name.
+struct Preset {
+  std::string_view name;  // "deepseek-v3"
+  std::string_view json;  // the facts of its config.json
+};
+const std::vector<Preset>& presets();
+
+}  // namespace emblema

@@ -1,4 +1,5 @@
-# Every dependency, in one place. Reasons: docs/decisions/0003-dependencies.md; packages: tools/setup.
+# Every dependency, in one place. Reasons: docs/decisions/0003-dependencies.md; packages:
+# tools/setup.
 find_package(Threads REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(fmt REQUIRED)
@@ -6,8 +7,8 @@ find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(CLI11 REQUIRED)
 
-# Found by header and library: Debian's xxhash ships no CMake package, and that of its oneDNN asks for
-# OpenCL, which nobody here needs.
+# Found by header and library: Debian's xxhash ships no CMake package, and that of its oneDNN asks
+# for OpenCL, which nobody here needs.
 include(FindPlainLibraries)
 emblema_find_plain(emblema_xxhash xxhash.h xxhash)
 emblema_find_plain(emblema_dnnl dnnl.h dnnl)

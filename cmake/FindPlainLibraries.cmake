@@ -1,5 +1,5 @@
-# emblema_find_plain(target header library): an imported target for a library without a CMake package.
-# Installed beside emblema-config.cmake, which needs the same.
+# emblema_find_plain(target header library): an imported target for a library without a CMake
+# package. Installed beside emblema-config.cmake, which needs the same.
 function(emblema_find_plain target header library)
   if(TARGET ${target})
     return()

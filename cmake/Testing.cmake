@@ -7,8 +7,8 @@ foreach(label fast concurrency slow torture fuzz)
 endforeach()
 
 # emblema_add_test(name label sources...). A test that is fast and about threads has the one label
-# fast-concurrency, which both `ctest -L fast` and `ctest -L concurrency` find: a list of labels does
-# not survive gtest_discover_tests in CMake 3.25.
+# fast-concurrency, which both `ctest -L fast` and `ctest -L concurrency` find: a list of labels
+# does not survive gtest_discover_tests in CMake 3.25.
 function(emblema_add_test name label)
   add_executable(${name} ${ARGN})
   target_link_libraries(${name} PRIVATE emblema emblema_flags nlohmann_json::nlohmann_json fmt::fmt

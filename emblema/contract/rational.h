@@ -4,6 +4,7 @@
 // not fit 64 bits is an Invalid error that names what was being computed.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -16,6 +17,10 @@ class Rational {
  public:
   constexpr Rational() = default;
   constexpr Rational(std::uint64_t whole) : numerator_(whole) {}  // NOLINT: a whole number is one
+
+  // A size that went through floating point is no longer exact.
+  template <std::floating_point T>
+  Rational(T) = delete;  // NOLINT: deleted as an implicit conversion, too
 
   // REQUIRES: denominator > 0.
   static Rational of(std::uint64_t numerator, std::uint64_t denominator);

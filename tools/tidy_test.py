@@ -109,6 +109,15 @@ class TidyTest(unittest.TestCase):
     def test_test_libraries_stay_in_tests(self):
         self.expect({"emblema/upper/x.cc": "#include <gtest/gtest.h>\n"}, "include", "gtest")
 
+    def test_what_tests_share_stays_in_tests(self):
+        shared = {"emblema/side/x_testing.h": "// X.\n#pragma once\n#include <gtest/gtest.h>\n"}
+        self.assertEqual(self.check(shared | {
+            "emblema/side/x_test.cc": '#include "emblema/side/x_testing.h"\n'
+                                      '#include "test/samples.h"\n'}), [])
+        self.expect(shared | {"emblema/side/x.cc": '#include "emblema/side/x_testing.h"\n'},
+                    "include", "is for tests")
+        self.expect({"emblema/side/x.cc": '#include "test/samples.h"\n'}, "include", "for tests")
+
     def test_system_headers_are_no_part_of_the_standard_library(self):
         self.expect({"emblema/upper/x.cc": "#include <sys/mman.h>\n"}, "include", "sys/mman.h")
 

@@ -16,10 +16,13 @@ namespace emblema {
 
 class RopeTable {
  public:
-  RopeTable() = default;
+  RopeTable() = default;  // turns nothing: layers without rotation
 
-  // Frequencies of every scaling in RopeScaling. `max_positions` picks LongRope's table (above the
-  // original length: long). Invalid: odd or zero rotary_dim, factor tables of the wrong length.
+  // Frequencies of every scaling in RopeScaling (YaRN, Llama 3 and LongRope as in transformers'
+  // modeling_rope_utils). `max_positions` picks LongRope's table, once for every row (above the
+  // original length: long), and is the sequence length that dynamic NTK's base is computed for.
+  // Invalid, naming the field: odd or zero rotary_dim, theta or factor not above 0, a length that
+  // the scaling needs and lacks, factor tables of the wrong length.
   static Result<RopeTable> from(const RopeFacts& facts, std::uint64_t max_positions);
 
   std::uint32_t rotary_dim() const { return 2 * static_cast<std::uint32_t>(frequencies_.size()); }
@@ -32,6 +35,7 @@ class RopeTable {
   bool fixed_frequencies() const { return fixed_frequencies_; }
 
   // Turns the first rotary_dim() elements of `row` by `position` and applies the amplitude once.
+  // REQUIRES (both): row.size() >= rotary_dim(); |position| <= 2^53, what a double counts exactly.
   void rotate(std::span<float> row, std::int64_t position) const;
   void rotate(std::span<double> row, std::int64_t position) const;
 

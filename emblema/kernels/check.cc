@@ -1,0 +1,243 @@
+// What every kernel refuses before it works. Messages are built from the value that was checked.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "emblema/contract/bytes.h"
+#include "emblema/kernels/attention.h"
+
+namespace emblema {
+namespace {
+
+using Limits = AttentionLimits;
+
+template <class Value>
+tl::unexpected<Error> invalid(std::string_view field, const Value& value,
+                              std::string_view allowed) {
+  return fail(ErrorCode::Invalid, fmt::format("{} is {}; allowed: {}", field, value, allowed));
+}
+
+Status check_range(std::string_view field, std::uint64_t value, std::uint64_t most) {
+  if (value >= 1 && value <= most) return {};
+  return invalid(field, value, fmt::format("1 to {}", most));
+}
+
+Status check_position(const std::string& field, std::int64_t value) {
+  if (value >= -Limits::kPositionMax && value <= Limits::kPositionMax) return {};
+  return invalid(field, value,
+                 fmt::format("{} to {}", -Limits::kPositionMax, Limits::kPositionMax));
+}
+
+Status check_heads(const AttentionShape& shape) {
+  if (auto s = check_range("query_heads", shape.query_heads, Limits::kHeadsMax); !s) return s;
+  if (auto s = check_range("kv_heads", shape.kv_heads, shape.query_heads); !s) return s;
+  if (shape.query_heads % shape.kv_heads != 0) {
+    return invalid("kv_heads", shape.kv_heads,
+                   fmt::format("a divisor of query_heads ({})", shape.query_heads));
+  }
+  if (shape.kind == RowKind::kLatent && shape.kv_heads != 1) {
+    return invalid("kv_heads", shape.kv_heads, "1 with latent rows");
+  }
+  return {};
+}
+
+Status check_shape(const AttentionShape& shape) {
+  if (shape.kind != RowKind::kLatent && shape.kind != RowKind::kGrouped) {
+    return invalid("kind", static_cast<int>(shape.kind), "kLatent (0) or kGrouped (1)");
+  }
+  if (auto s = check_heads(shape); !s) return s;
+  if (auto s = check_range("key_dim", shape.key_dim, Limits::kHeadWidthMax); !s) return s;
+  const bool is_latent = shape.kind == RowKind::kLatent;
+  const std::uint32_t value_most = is_latent ? shape.key_dim : Limits::kHeadWidthMax;
+  if (auto s = check_range("value_dim", shape.value_dim, value_most); !s) return s;
+  if (!std::isfinite(shape.scale)) return invalid("scale", shape.scale, "a finite number");
+  if (!std::isfinite(shape.softcap) || shape.softcap < 0.0) {
+    return invalid("softcap", shape.softcap, "a finite number, 0 or above");
+  }
+  if (shape.rope == nullptr) return {};
+  const std::uint64_t rotary_end = std::uint64_t{shape.rotary_offset} + shape.rope->rotary_dim();
+  if (rotary_end > shape.key_dim) {
+    return invalid("rotary_offset + rotary_dim", rotary_end,
+                   fmt::format("at most key_dim ({})", shape.key_dim));
+  }
+  return {};
+}
+
+// 0 where rows of this encoding cannot be read.
+std::uint64_t element_bytes(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kFp32:
+      return 4;
+    case Encoding::kFp16:
+    case Encoding::kBf16:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+Status check_rows(const AttentionShape& shape, const PagedRows& rows) {
+  const std::uint64_t element = element_bytes(rows.encoding);
+  if (element == 0) {
+    return invalid("rows.encoding", static_cast<int>(rows.encoding),
+                   "fp32 (1), fp16 (2), bf16 (3)");
+  }
+  const std::uint64_t elements =
+      shape.kind == RowKind::kLatent
+          ? shape.key_dim
+          : std::uint64_t{shape.kv_heads} * (std::uint64_t{shape.key_dim} + shape.value_dim);
+  if (rows.row_bytes < elements * element) {
+    return invalid(
+        "rows.row_bytes", rows.row_bytes,
+        fmt::format("at least {}, {} elements of {} bytes", elements * element, elements, element));
+  }
+  if (rows.block_rows == 0) return invalid("rows.block_rows", 0, "at least 1");
+  const auto page_bytes = checked_mul(rows.block_rows, rows.row_bytes);
+  if (!page_bytes || rows.block_bytes < *page_bytes) {
+    return invalid(
+        "rows.block_bytes", rows.block_bytes,
+        fmt::format("at least block_rows ({}) x row_bytes ({})", rows.block_rows, rows.row_bytes));
+  }
+  return {};
+}
+
+// The span's rows lie in its blocks, and its blocks at offsets that a pointer can reach.
+Status check_span_memory(const PagedRows& rows, const Span& span, const std::string& name) {
+  if (rows.base == nullptr) return invalid("rows.base", "null", "the address of the rows");
+  if (span.blocks.data() == nullptr) return invalid(name + "blocks", "null", "block indexes");
+  const auto held = checked_mul(span.blocks.size(), rows.block_rows);
+  const auto end = checked_add(span.first_row, span.rows);
+  if (!held || !end || *end > *held) {
+    return invalid(name + "first_row + rows", fmt::format("{} + {}", span.first_row, span.rows),
+                   fmt::format("at most {}, {} blocks of {} rows", held.value_or(0),
+                               span.blocks.size(), rows.block_rows));
+  }
+  const std::uint64_t last = *std::max_element(span.blocks.begin(), span.blocks.end());
+  const auto reach = checked_mul(last + 1, rows.block_bytes);
+  if (!reach || *reach > std::uint64_t{INT64_MAX}) {
+    return invalid(
+        name + "blocks", last,
+        fmt::format("indexes whose offset (x {} bytes) is below 2^63", rows.block_bytes));
+  }
+  return {};
+}
+
+Status check_relocation(const AttentionShape& shape, const Span& span, const std::string& name) {
+  if (span.delta == 0) return {};
+  if (shape.rope == nullptr) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("{}delta is {}, which needs the layer's rope table; none was given",
+                            name, span.delta));
+  }
+  if (!shape.rope->fixed_frequencies()) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("{}delta is {}, but the rope's frequencies depend on the sequence's "
+                            "length: its rows cannot be read at another position",
+                            name, span.delta));
+  }
+  return {};
+}
+
+Status check_span_positions(const Span& span, const std::string& name) {
+  if (auto s = check_position(name + "position", span.position); !s) return s;
+  if (auto s = check_position(name + "delta", span.delta); !s) return s;
+  const std::int64_t attached = span.position + span.delta;
+  if (auto s = check_position(name + "position + delta", attached); !s) return s;
+  const auto room = static_cast<std::uint64_t>(Limits::kPositionMax - attached);
+  if (span.rows <= room) return {};
+  return invalid(name + "rows", span.rows,
+                 fmt::format("at most {} from attached position {}", room, attached));
+}
+
+Status check_spans(const AttentionInputs& inputs, const SequenceInputs& sequence,
+                   const std::string& owner) {
+  std::int64_t next_free = -Limits::kPositionMax;
+  for (std::size_t i = 0; i < sequence.spans.size(); ++i) {
+    const Span& span = sequence.spans[i];
+    if (span.rows == 0) continue;
+    const std::string name = fmt::format("{}span {} ", owner, i);
+    if (auto s = check_span_positions(span, name); !s) return s;
+    if (auto s = check_span_memory(inputs.rows, span, name); !s) return s;
+    if (auto s = check_relocation(inputs.shape, span, name); !s) return s;
+    const std::int64_t attached = span.position + span.delta;
+    if (attached < next_free) {
+      return invalid(name + "position + delta", attached,
+                     fmt::format("at least {}, where the spans before it end", next_free));
+    }
+    next_free = attached + static_cast<std::int64_t>(span.rows);
+  }
+  return {};
+}
+
+Status check_queries(const AttentionInputs& inputs, const SequenceInputs& sequence,
+                     std::uint64_t next_query, const std::string& owner) {
+  if (sequence.first_query < next_query) {
+    return invalid(owner + "first_query", sequence.first_query,
+                   fmt::format("at least {}, where the sequences before it end", next_query));
+  }
+  const auto end = checked_add(sequence.first_query, sequence.queries);
+  if (!end || *end > inputs.tokens) {
+    return invalid(owner + "first_query + queries",
+                   fmt::format("{} + {}", sequence.first_query, sequence.queries),
+                   fmt::format("at most tokens ({})", inputs.tokens));
+  }
+  if (auto s = check_position(owner + "query_position", sequence.query_position); !s) return s;
+  const auto room = static_cast<std::uint64_t>(Limits::kPositionMax - sequence.query_position);
+  if (sequence.queries <= room) return {};
+  return invalid(owner + "queries", sequence.queries,
+                 fmt::format("at most {} from position {}", room, sequence.query_position));
+}
+
+Status check_sequences(const AttentionInputs& inputs) {
+  std::uint64_t next_query = 0;
+  for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
+    const SequenceInputs& sequence = inputs.sequences[i];
+    const std::string owner = fmt::format("sequence {} ", i);
+    if (auto s = check_queries(inputs, sequence, next_query, owner); !s) return s;
+    if (auto s = check_spans(inputs, sequence, owner); !s) return s;
+    next_query = sequence.first_query + sequence.queries;
+  }
+  return {};
+}
+
+Status check_size(std::string_view field, std::uint64_t size, std::uint64_t rows,
+                  std::uint64_t width, std::string_view factors) {
+  const auto wanted = checked_mul(rows, width);
+  if (wanted && size == *wanted) return {};
+  return invalid(field, size, fmt::format("{} ({} x {})", factors, rows, width));
+}
+
+}  // namespace
+
+Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_size,
+                              std::uint64_t lse_size) {
+  const AttentionShape& shape = inputs.shape;
+  if (auto s = check_shape(shape); !s) return s;
+  if (auto s = check_rows(shape, inputs.rows); !s) return s;
+  const std::uint64_t lse_row = shape.query_heads;
+  const std::uint64_t out_row = lse_row * shape.value_dim;
+  if (auto s = check_size("size of out", out_size, inputs.tokens, out_row,
+                          "tokens x query_heads x value_dim");
+      !s) {
+    return s;
+  }
+  if (auto s = check_size("size of lse", lse_size, inputs.tokens, lse_row, "tokens x query_heads");
+      !s) {
+    return s;
+  }
+  if (!checked_mul(inputs.tokens, lse_row * shape.key_dim * sizeof(float))) {
+    return invalid("tokens", inputs.tokens, "a count whose queries fit 64-bit addresses");
+  }
+  if (inputs.q == nullptr && inputs.tokens > 0) {
+    return invalid("q", "null", "the address of the queries");
+  }
+  if (!inputs.sinks.empty() && inputs.sinks.size() != shape.query_heads) {
+    return invalid("size of sinks", inputs.sinks.size(),
+                   fmt::format("0 or query_heads ({})", shape.query_heads));
+  }
+  return check_sequences(inputs);
+}
+
+}  // namespace emblema

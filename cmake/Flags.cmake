@@ -22,3 +22,6 @@ if(EMBLEMA_FUZZ)
 endif()
 # -g1 keeps line numbers in stack traces at a third of the build's disk and link time.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+# The plain kernels are loops that become SIMD (of the baseline machine) only at -O3 in gcc.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/emblema/kernels/scalar/block_primitives.cc
+  PROPERTIES COMPILE_OPTIONS "-O3")

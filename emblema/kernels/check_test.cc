@@ -1,0 +1,204 @@
+// Misuse, one field at a time: refused before any work, in one line that names field and value.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "emblema/kernels/attention.h"
+#include "emblema/kernels/attention_case_testing.h"
+
+namespace emblema {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing_support::AttentionCase;
+using testing_support::grouped_shape;
+using testing_support::latent_shape;
+
+constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
+
+// Two sequences, the second of two spans, which a test may spoil.
+struct Call {
+  explicit Call(const AttentionShape& of) : attention(of, Encoding::kBf16, 16, 12) {
+    attention.add_plain_sequence(20, 2);
+    spans = {attention.make_span({.rows = 16}), attention.make_span({.rows = 10, .position = 16})};
+    attention.add_sequence(spans, 3, 23);
+    attention.sequences[1].spans = spans;
+  }
+
+  AttentionCase attention;
+  AttentionInputs& inputs = attention.inputs;
+  AttentionShape& shape = attention.inputs.shape;
+  PagedRows& rows = attention.inputs.rows;
+  SequenceInputs& second() { return attention.sequences[1]; }
+  std::vector<Span> spans;
+};
+
+std::string refused(const std::function<void(Call&)>& spoil,
+                    const AttentionShape& shape = grouped_shape(4, 2, 8, 8)) {
+  Call call(shape);
+  spoil(call);
+  const std::vector<float> before = call.attention.out;
+  const Status status = call.attention.decode();
+  if (status) return "accepted";
+  EXPECT_EQ(call.attention.out, before) << "nothing may be written by a refused call";
+  std::vector<double> out(call.attention.out.size()), lse(call.attention.lse.size());
+  const Status reference = reference_attention(call.inputs, out, lse);
+  EXPECT_FALSE(reference) << "the reference refuses what kernels refuse";
+  EXPECT_THAT(status.error().message, Not(HasSubstr("\n")));
+  return status.error().describe();
+}
+
+TEST(CheckAttention, AcceptsTheCallThatTheOthersSpoil) {
+  EXPECT_EQ(refused([](Call&) {}), "accepted");
+  EXPECT_EQ(refused([](Call&) {}, latent_shape(4, 8, 8)), "accepted");
+}
+
+TEST(CheckAttention, HeadCounts) {
+  EXPECT_EQ(refused([](Call& c) { c.shape.query_heads = 0; }),
+            "Invalid: query_heads is 0; allowed: 1 to 65536");
+  EXPECT_THAT(refused([](Call& c) { c.shape.query_heads = 65537; }), HasSubstr("is 65537"));
+  EXPECT_EQ(refused([](Call& c) { c.shape.kv_heads = 0; }),
+            "Invalid: kv_heads is 0; allowed: 1 to 4");
+  EXPECT_THAT(refused([](Call& c) { c.shape.kv_heads = 8; }), HasSubstr("kv_heads is 8"));
+  EXPECT_EQ(refused([](Call& c) { c.shape.kv_heads = 3; }),
+            "Invalid: kv_heads is 3; allowed: a divisor of query_heads (4)");
+  EXPECT_EQ(refused([](Call& c) { c.shape.kind = RowKind::kLatent; }),
+            "Invalid: kv_heads is 2; allowed: 1 with latent rows");
+  EXPECT_THAT(refused([](Call& c) { c.shape.kind = static_cast<RowKind>(9); }),
+              HasSubstr("kind is 9"));
+}
+
+TEST(CheckAttention, Widths) {
+  EXPECT_THAT(refused([](Call& c) { c.shape.key_dim = 0; }), HasSubstr("key_dim is 0"));
+  EXPECT_EQ(refused([](Call& c) { c.shape.key_dim = 1025; }),
+            "Invalid: key_dim is 1025; allowed: 1 to 1024");
+  EXPECT_THAT(refused([](Call& c) { c.shape.value_dim = 0; }), HasSubstr("value_dim is 0"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.value_dim = 1025; }), HasSubstr("value_dim is 1025"));
+  EXPECT_EQ(refused([](Call& c) { c.shape.value_dim = 17; }, latent_shape(4, 8, 8)),
+            "Invalid: value_dim is 17; allowed: 1 to 16");
+}
+
+TEST(CheckAttention, ScaleAndSoftcap) {
+  EXPECT_THAT(refused([](Call& c) { c.shape.scale = NAN; }), HasSubstr("scale is nan"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.scale = INFINITY; }), HasSubstr("scale is inf"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.softcap = -1; }), HasSubstr("softcap is -1"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.softcap = NAN; }), HasSubstr("softcap is nan"));
+}
+
+TEST(CheckAttention, RotaryPartAndRelocation) {
+  RopeFacts facts;
+  facts.rotary_dim = 8;
+  const RopeTable fixed = RopeTable::from(facts, 0).value();
+  facts.scaling = RopeScaling::kDynamic;
+  const RopeTable dynamic = RopeTable::from(facts, 0).value();
+  EXPECT_EQ(refused([&](Call& c) { c.shape.rope = &fixed, c.shape.rotary_offset = 1; }),
+            "Invalid: rotary_offset + rotary_dim is 9; allowed: at most key_dim (8)");
+  EXPECT_THAT(refused([&](Call& c) { c.shape.rope = &fixed, c.shape.rotary_offset = ~0U; }),
+              HasSubstr("is 4294967303"));
+  const auto relocate = [](const RopeTable* rope) {
+    return refused([&](Call& c) {
+      c.shape.rope = rope;
+      c.spans[1].position = 0;
+      c.spans[1].delta = 16;
+    });
+  };
+  EXPECT_EQ(relocate(&fixed), "accepted");
+  const RopeTable none;
+  EXPECT_EQ(relocate(&none), "accepted");
+  EXPECT_THAT(relocate(nullptr),
+              AllOf(HasSubstr("Unsupported"), HasSubstr("sequence 1 span 1 delta is 16")));
+  EXPECT_THAT(relocate(&dynamic), AllOf(HasSubstr("Unsupported"), HasSubstr("delta is 16")));
+}
+
+TEST(CheckAttention, RowMemory) {
+  EXPECT_THAT(refused([](Call& c) { c.rows.encoding = Encoding::kFp8E4m3; }),
+              HasSubstr("rows.encoding is 4; allowed: fp32 (1), fp16 (2), bf16 (3)"));
+  EXPECT_EQ(refused([](Call& c) { c.rows.row_bytes = 63; }),
+            "Invalid: rows.row_bytes is 63; allowed: at least 64, 32 elements of 2 bytes");
+  EXPECT_THAT(refused([](Call& c) { c.rows.block_rows = 0; }), HasSubstr("block_rows is 0"));
+  EXPECT_THAT(refused([](Call& c) { c.rows.block_bytes = 16 * c.rows.row_bytes - 1; }),
+              HasSubstr("rows.block_bytes is 1119"));
+  EXPECT_THAT(refused([](Call& c) { c.rows.block_rows = kHuge; }), HasSubstr("block_bytes is"));
+  EXPECT_THAT(refused([](Call& c) { c.rows.base = nullptr; }), HasSubstr("rows.base is null"));
+  EXPECT_THAT(refused([](Call& c) { c.rows.block_bytes = kHuge / 2; }),
+              HasSubstr("indexes whose offset (x 9223372036854775807 bytes) is below 2^63"));
+}
+
+TEST(CheckAttention, SpansInTheirBlocks) {
+  EXPECT_EQ(refused([](Call& c) { c.spans[1].first_row = 7; }),
+            "Invalid: sequence 1 span 1 first_row + rows is 7 + 10; allowed: at most 16, 1 blocks "
+            "of 16 rows");
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].rows = 17; }), HasSubstr("is 0 + 17"));
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].first_row = kHuge; }),
+              HasSubstr("first_row + rows"));
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].blocks = {}; }), HasSubstr("blocks is null"));
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].blocks = c.spans[1].blocks.first(0); }),
+              HasSubstr("at most 0, 0 blocks of 16 rows"));
+}
+
+TEST(CheckAttention, SpansInOrder) {
+  EXPECT_EQ(refused([](Call& c) { c.spans[1].position = 15; }),
+            "Invalid: sequence 1 span 1 position + delta is 15; allowed: at least 16, where the "
+            "spans before it end");
+  EXPECT_THAT(refused([](Call& c) { std::swap(c.spans[0], c.spans[1]); }),
+              HasSubstr("position + delta is 0; allowed: at least 26"));
+  EXPECT_EQ(refused([](Call& c) { c.spans[1].position = 20; }), "accepted");  // a gap is legal
+}
+
+TEST(CheckAttention, PositionsThatADoubleCannotCount) {
+  constexpr std::int64_t kMost = AttentionLimits::kPositionMax;
+  constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].position = kLast; }),
+              HasSubstr("span 1 position is"));
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].delta = -kLast - 1; }),
+              HasSubstr("span 1 delta is"));
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].position = c.spans[1].delta = kMost; }),
+              HasSubstr("position + delta is 18014398509481984"));
+  EXPECT_THAT(refused([](Call& c) { c.spans[1].position = kMost - 9; }),
+              HasSubstr("rows is 10; allowed: at most 9"));
+  EXPECT_THAT(refused([](Call& c) { c.second().query_position = kLast; }),
+              HasSubstr("sequence 1 query_position is 9223372036854775807"));
+  EXPECT_THAT(refused([](Call& c) { c.second().query_position = kMost - 2; }),
+              HasSubstr("sequence 1 queries is 3; allowed: at most 2"));
+}
+
+TEST(CheckAttention, QueriesOfSequences) {
+  EXPECT_EQ(refused([](Call& c) { c.second().queries = 4; }),
+            "Invalid: sequence 1 first_query + queries is 2 + 4; allowed: at most tokens (5)");
+  EXPECT_THAT(refused([](Call& c) { c.second().queries = kHuge; }),
+              HasSubstr("first_query + queries"));
+  EXPECT_EQ(refused([](Call& c) { c.second().first_query = 1; }),
+            "Invalid: sequence 1 first_query is 1; allowed: at least 2, where the sequences before "
+            "it end");
+}
+
+TEST(CheckAttention, SizesOfResultsAndSinks) {
+  EXPECT_EQ(refused([](Call& c) { c.attention.out.pop_back(); }),
+            "Invalid: size of out is 159; allowed: tokens x query_heads x value_dim (5 x 32)");
+  EXPECT_EQ(refused([](Call& c) { c.attention.lse.push_back(0); }),
+            "Invalid: size of lse is 21; allowed: tokens x query_heads (5 x 4)");
+  EXPECT_THAT(refused([](Call& c) { c.inputs.tokens = kHuge; }), HasSubstr("size of out"));
+  EXPECT_THAT(refused([](Call& c) { c.inputs.q = nullptr; }), HasSubstr("q is null"));
+  EXPECT_EQ(refused([](Call& c) {
+              c.attention.sinks = {1, 2, 3};
+              c.inputs.sinks = c.attention.sinks;
+            }),
+            "Invalid: size of sinks is 3; allowed: 0 or query_heads (4)");
+}
+
+TEST(CheckAttention, NothingToDoIsFine) {
+  AttentionInputs inputs;
+  inputs.shape = grouped_shape(1, 1, 4, 4);
+  inputs.rows = {nullptr, 64, 64, 1, Encoding::kFp32};
+  EXPECT_TRUE(decode_attention(inputs, {}, {}));
+}
+
+}  // namespace
+}  // namespace emblema

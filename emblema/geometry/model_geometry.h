@@ -28,10 +28,10 @@ namespace emblema {
 
 struct GeometryOptions {
   KvDtype kv_dtype = KvDtype::kBf16;
-  std::optional<IndexerDtype> indexer_dtype;  // none: default_indexer_dtype
-  bool speculative_mtp = false;               // count the draft layers too
-  std::uint64_t block_tokens = 0;             // 0: derived; else a multiple of the derived number
-  std::uint32_t layers = 0;                   // 0: all; else only the first so many
+  std::optional<IndexerDtype> indexer_dtype{};  // none: default_indexer_dtype
+  bool speculative_mtp = false;                 // count the draft layers too
+  std::uint64_t block_tokens = 0;               // 0: derived; else a multiple of the derived number
+  std::uint32_t layers = 0;                     // 0: all; else only the first so many
 };
 
 // How one layer computes attention over its streams: what kernels and layers need to know.

@@ -64,9 +64,16 @@ struct BlockLayout {
   std::uint64_t blocks_peak(std::uint64_t tokens, std::uint64_t step_tokens) const;
 };
 
-// Rows that a sequence keeps outside blocks (DeepSeek-V4 windows and compressor rows).
+// Rows that a sequence keeps outside blocks (DeepSeek-V4 windows and compressor rows): one slot of
+// fixed size each. Every stream starts at a multiple of 64 bytes.
 struct ArenaLayout {
-  std::uint64_t slot_bytes = 0;  // 0: the model has no arena streams
+  std::uint64_t slot_bytes = 0;        // 0: the model has no arena streams
+  std::uint64_t state_bytes = 0;       // of these, compressor and recurrent state
+  std::uint64_t window_row_bytes = 0;  // one token's window rows, over all layers
+
+  // The buffer of one step in flight: window rows of its tokens and one spare state. UINT64_MAX
+  // where that does not fit 64 bits.
+  std::uint64_t step_bytes(std::uint64_t step_tokens) const;
 };
 
 struct ModelLayout {

@@ -14,9 +14,9 @@ struct PoolPlanOptions {
   std::uint64_t sequence_tokens = 0;  // length that the division is made for; 0: the longest that
                                       // fits alone, at most max_positions
   std::uint64_t max_positions = 0;    // 0: no limit
-  std::uint64_t max_sequences = 16;   // arena slots
+  std::uint64_t max_sequences = 16;   // arena slots, fewer where the pool cannot hold them
   std::uint64_t step_tokens = 2048;   // largest reserve
-  std::uint64_t steps_max = 1;        // steps at once, with arena streams
+  std::uint64_t steps_max = 1;        // steps at once, with arena streams: a step buffer each
   std::uint64_t snapshot_bytes = 0;
 };
 
@@ -26,22 +26,29 @@ struct PoolPlan {
     std::uint64_t block_bytes = 0;
     std::uint64_t block_tokens = 0;
   };
-  std::vector<Group> groups;  // as ModelLayout::groups
-  std::uint64_t arena_bytes = 0;
+  std::vector<Group> groups;      // as ModelLayout::groups
+  std::uint64_t arena_slots = 0;  // 0: the model has no arena streams
+  std::uint64_t arena_bytes = 0;  // slots and step buffers
   std::uint64_t snapshot_bytes = 0;
   std::uint64_t used_bytes = 0;       // sum of the above, <= pool_bytes
   std::uint64_t sequence_tokens = 0;  // the length that was used
 
-  // Tokens that fit as one long sequence: what the scarcest group holds.
+  // Tokens that fit as one long sequence: what the scarcest group holds. Where no group bounds it
+  // (every layer has a window): max_positions, or kSequenceTokensMax if that is not given.
   std::uint64_t tokens = 0;
-  // Sequences of `sequence_tokens` that fit at once.
+  // Sequences of `sequence_tokens` that fit at once, each at its peak; at most arena_slots where
+  // the model has an arena.
   std::uint64_t sequences = 0;
 };
 
+// The longest sequence that is ever planned for.
+inline constexpr std::uint64_t kSequenceTokensMax = std::uint64_t{1} << 40;
+
 // Memory goes to groups in proportion to what one sequence of `sequence_tokens` needs at its peak
-// (windows capped), in whole blocks; what is left over goes, a block at a time, to the group that
-// is scarcest. One group: floor(pool / block).
-// OutOfBlocks: less than one block per group (and one slot); names the bytes needed.
+// (windows capped), at least one block each; what is left over goes, a block at a time, to the
+// group that is scarcest, until its next block does not fit. One group: floor(pool / block).
+// OutOfBlocks: less than one block per group (and one slot, the step buffers and snapshot_bytes);
+// names the bytes needed. Invalid: an option out of range, or sizes past 64 bits.
 Result<PoolPlan> plan_pool(const ModelLayout& layout, std::uint64_t pool_bytes,
                            const PoolPlanOptions& options);
 

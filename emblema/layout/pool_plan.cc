@@ -1,0 +1,237 @@
+#include "emblema/layout/pool_plan.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "emblema/contract/bytes.h"
+
+namespace emblema {
+namespace {
+
+using Wide = unsigned __int128;  // products of two sizes that are compared or divided
+
+// The largest value in [low, high] for which `holds` is true, or nullopt. REQUIRES: `holds` is true
+// up to some value and false from there on.
+template <class Predicate>
+std::optional<std::uint64_t> last_that_holds(std::uint64_t low, std::uint64_t high,
+                                             Predicate holds) {
+  if (!holds(low)) return std::nullopt;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low + 1) / 2;
+    if (holds(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+class Division {
+ public:
+  Division(const ModelLayout& layout, std::uint64_t pool_bytes, const PoolPlanOptions& options)
+      : layout_(layout), pool_bytes_(pool_bytes), options_(options) {}
+
+  Result<PoolPlan> run() {
+    if (const auto ok = check_options(); !ok) return propagate(ok);
+    if (const auto ok = take_fixed_parts(); !ok) return propagate(ok);
+    if (const auto ok = choose_sequence_tokens(); !ok) return propagate(ok);
+    divide();
+    give_leftover();
+    count_what_fits();
+    return plan_;
+  }
+
+ private:
+  Status check_options() const {
+    if (options_.max_sequences == 0) {
+      return fail(ErrorCode::Invalid, "max_sequences is 0; allowed: at least 1");
+    }
+    if (options_.step_tokens == 0) {
+      return fail(ErrorCode::Invalid, "step_tokens is 0; allowed: at least 1");
+    }
+    if (options_.steps_max == 0) {
+      return fail(ErrorCode::Invalid, "steps_max is 0; allowed: at least 1");
+    }
+    if (options_.sequence_tokens > kSequenceTokensMax) {
+      return fail(ErrorCode::Invalid, fmt::format("sequence_tokens is {}; allowed: at most {}",
+                                                  options_.sequence_tokens, kSequenceTokensMax));
+    }
+    return {};
+  }
+
+  // Snapshots, step buffers and slots; what remains is the groups', one block each at least.
+  Status take_fixed_parts() {
+    const bool has_arena = layout_.arena.slot_bytes > 0;
+    constexpr std::string_view kWhat = "bytes of the smallest pool";
+    std::uint64_t step_buffers = 0;
+    if (has_arena) {
+      const auto bytes =
+          mul_bytes(options_.steps_max, layout_.arena.step_bytes(options_.step_tokens), kWhat);
+      if (!bytes) return propagate(bytes);
+      step_buffers = *bytes;
+    }
+    std::uint64_t needed = options_.snapshot_bytes;
+    for (const std::uint64_t part : {step_buffers, layout_.arena.slot_bytes}) {
+      const auto sum = add_bytes(needed, part, kWhat);
+      if (!sum) return propagate(sum);
+      needed = *sum;
+    }
+    for (const BlockLayout& group : layout_.groups) {
+      const auto sum = add_bytes(needed, group.block_bytes, kWhat);
+      if (!sum) return propagate(sum);
+      needed = *sum;
+    }
+    if (needed > pool_bytes_) return too_small(needed, has_arena);
+    if (has_arena) {
+      const std::uint64_t more = (pool_bytes_ - needed) / layout_.arena.slot_bytes;
+      plan_.arena_slots = 1 + std::min(options_.max_sequences - 1, more);
+      plan_.arena_bytes = step_buffers + plan_.arena_slots * layout_.arena.slot_bytes;
+    }
+    plan_.snapshot_bytes = options_.snapshot_bytes;
+    for_groups_ = pool_bytes_ - plan_.arena_bytes - plan_.snapshot_bytes;
+    return {};
+  }
+
+  Status too_small(std::uint64_t needed, bool has_arena) const {
+    std::string parts = "one block per group";
+    if (has_arena) parts += ", one slot and the step buffers";
+    if (options_.snapshot_bytes > 0) {
+      parts += fmt::format(" and {} B of snapshots", options_.snapshot_bytes);
+    }
+    return fail(ErrorCode::OutOfBlocks,
+                fmt::format("pool_bytes is {}; allowed: at least {}, which holds {}", pool_bytes_,
+                            needed, parts));
+  }
+
+  // Bytes of the blocks that one sequence takes at its peak.
+  std::optional<std::uint64_t> peak_bytes(std::uint64_t tokens) const {
+    std::uint64_t sum = 0;
+    for (const BlockLayout& group : layout_.groups) {
+      const auto bytes =
+          checked_mul(group.blocks_peak(tokens, options_.step_tokens), group.block_bytes);
+      const auto next = bytes ? checked_add(sum, *bytes) : std::nullopt;
+      if (!next) return std::nullopt;
+      sum = *next;
+    }
+    return sum;
+  }
+
+  std::uint64_t longest_allowed() const {
+    if (options_.max_positions == 0) return kSequenceTokensMax;
+    return std::min(options_.max_positions, kSequenceTokensMax);
+  }
+
+  Status choose_sequence_tokens() {
+    plan_.sequence_tokens = options_.sequence_tokens;
+    if (plan_.sequence_tokens == 0) {
+      const auto fits = [this](std::uint64_t tokens) {
+        const auto bytes = peak_bytes(tokens);
+        return bytes && *bytes <= for_groups_;
+      };
+      // One token fits: it needs one block per group.
+      plan_.sequence_tokens = last_that_holds(1, longest_allowed(), fits).value_or(1);
+    }
+    const auto bytes = peak_bytes(plan_.sequence_tokens);
+    if (!bytes) {
+      return fail(ErrorCode::Invalid,
+                  fmt::format("sequence_tokens is {}; its blocks do not fit 64 bits of bytes",
+                              plan_.sequence_tokens));
+    }
+    for (const BlockLayout& group : layout_.groups) {
+      needs_.push_back(group.blocks_peak(plan_.sequence_tokens, options_.step_tokens));
+      plan_.groups.push_back({0, group.block_bytes, group.block_tokens});
+    }
+    return {};
+  }
+
+  // In proportion to the need. A group whose share is less than a block gets one block, and the
+  // others share the rest, until no group is short.
+  void divide() {
+    std::vector<bool> has_minimum(plan_.groups.size(), false);
+    for (bool again = true; again;) {
+      again = false;
+      std::uint64_t rest_bytes = for_groups_;
+      Wide need_bytes = 0;
+      for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
+        if (has_minimum[i]) {
+          rest_bytes -= plan_.groups[i].block_bytes;
+        } else {
+          need_bytes += Wide{needs_[i]} * plan_.groups[i].block_bytes;
+        }
+      }
+      for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
+        if (has_minimum[i]) continue;
+        plan_.groups[i].blocks =
+            static_cast<std::uint64_t>(Wide{rest_bytes} * needs_[i] / need_bytes);
+        if (plan_.groups[i].blocks > 0) continue;
+        plan_.groups[i].blocks = 1;
+        has_minimum[i] = true;
+        again = true;
+      }
+    }
+  }
+
+  // Rounding down took less than a block from each group. The scarcest has not more than its
+  // share, so this ends after one block per group at the latest.
+  void give_leftover() {
+    std::uint64_t left_bytes = for_groups_;
+    for (const PoolPlan::Group& group : plan_.groups)
+      left_bytes -= group.blocks * group.block_bytes;
+    while (!plan_.groups.empty()) {
+      std::size_t scarcest = 0;
+      for (std::size_t i = 1; i < plan_.groups.size(); ++i) {
+        const Wide here = Wide{plan_.groups[i].blocks} * needs_[scarcest];
+        const Wide there = Wide{plan_.groups[scarcest].blocks} * needs_[i];
+        if (here < there) scarcest = i;
+      }
+      if (plan_.groups[scarcest].block_bytes > left_bytes) break;
+      left_bytes -= plan_.groups[scarcest].block_bytes;
+      ++plan_.groups[scarcest].blocks;
+    }
+    plan_.used_bytes = pool_bytes_ - left_bytes;
+  }
+
+  void count_what_fits() {
+    const std::uint64_t slots = layout_.arena.slot_bytes > 0 ? plan_.arena_slots : UINT64_MAX;
+    plan_.sequences = slots;
+    plan_.tokens = UINT64_MAX;
+    for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
+      plan_.sequences = std::min(plan_.sequences, plan_.groups[i].blocks / needs_[i]);
+      plan_.tokens = std::min(plan_.tokens, tokens_in(layout_.groups[i], plan_.groups[i].blocks));
+    }
+    if (plan_.tokens == UINT64_MAX) plan_.tokens = longest_allowed();
+  }
+
+  // Longest sequence that `blocks` blocks of a group hold; UINT64_MAX for a window that is whole.
+  std::uint64_t tokens_in(const BlockLayout& group, std::uint64_t blocks) const {
+    const auto fits = [&](std::uint64_t tokens) {
+      return group.blocks_peak(tokens, options_.step_tokens) <= blocks;
+    };
+    if (group.retention == Retention::kWindow) {
+      if (fits(kSequenceTokensMax)) return UINT64_MAX;
+      return last_that_holds(0, kSequenceTokensMax, fits).value_or(0);
+    }
+    return checked_mul(blocks, group.block_tokens).value_or(UINT64_MAX - 1);
+  }
+
+  const ModelLayout& layout_;
+  const std::uint64_t pool_bytes_;
+  const PoolPlanOptions& options_;
+  std::uint64_t for_groups_ = 0;
+  std::vector<std::uint64_t> needs_;  // blocks of one sequence at its peak, per group
+  PoolPlan plan_;
+};
+
+}  // namespace
+
+Result<PoolPlan> plan_pool(const ModelLayout& layout, std::uint64_t pool_bytes,
+                           const PoolPlanOptions& options) {
+  return Division(layout, pool_bytes, options).run();
+}
+
+}  // namespace emblema

@@ -1,0 +1,236 @@
+#include "emblema/layout/pool_plan.h"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "emblema/contract/bytes.h"
+#include "test/model_samples.h"
+
+namespace emblema {
+namespace {
+
+using namespace literals;
+using testing::AllOf;
+using testing::HasSubstr;
+
+ModelLayout layout_of(const ModelConfig& model, const GeometryOptions& options = {}) {
+  const auto geometry = ModelGeometry::from(model, options);
+  EXPECT_TRUE(geometry) << geometry.error().describe();
+  auto layout = ModelLayout::native(*geometry);
+  EXPECT_TRUE(layout) << layout.error().describe();
+  return *layout;
+}
+
+PoolPlan plan_of(const ModelLayout& layout, std::uint64_t pool_bytes,
+                 const PoolPlanOptions& options = {}) {
+  const auto plan = plan_pool(layout, pool_bytes, options);
+  EXPECT_TRUE(plan) << plan.error().describe();
+  return *plan;
+}
+
+TEST(PoolPlan, OneGroupIsPoolOverBlockWhateverTheTensorParallelism) {
+  // DeepSeek-V3 in 40 GiB: 611,191 tokens by bytes, 611,136 in whole blocks of 64.
+  const ModelLayout layout = layout_of(samples::deepseek_v3());
+  const PoolPlan plan = plan_of(layout, 40_GiB, {.sequence_tokens = 131'072});
+  ASSERT_EQ(plan.groups.size(), 1u);
+  EXPECT_EQ(plan.groups[0].blocks, 9549u);
+  EXPECT_EQ(plan.tokens, 611'136u);
+  EXPECT_EQ(plan.used_bytes, 42'945'748'992u);
+  EXPECT_EQ(plan.sequences, 4u);
+  EXPECT_EQ(plan.arena_slots, 0u);
+  // vLLM's own planner, 60 GiB: 14,324 blocks, 916,736 tokens.
+  EXPECT_EQ(plan_of(layout, 60_GiB).tokens, 916'736u);
+}
+
+TEST(PoolPlan, FiguresOfVllmsPlannerForOneGroup) {
+  const ModelLayout llama = layout_of(samples::grouped("llama-3.1-8b", 32, 32, 8, 128));
+  EXPECT_EQ(plan_of(llama, 20_GiB).groups[0].blocks, 10'240u);
+  EXPECT_EQ(plan_of(llama, 20_GiB).tokens, 163'840u);
+  const ModelLayout v3_2 = layout_of(samples::deepseek_v3_2(), {.kv_dtype = KvDtype::kFp8DsMla});
+  EXPECT_EQ(plan_of(v3_2, 60_GiB).groups[0].blocks, 20'941u);
+  EXPECT_EQ(plan_of(v3_2, 60_GiB).tokens, 1'340'224u);
+  EXPECT_EQ(
+      plan_of(layout_of(samples::deepseek_v3_2(), {.indexer_dtype = IndexerDtype::kFp8}), 60_GiB)
+          .tokens,
+      822'528u);
+}
+
+TEST(PoolPlan, WindowsTakeTheirCapAndFullLayersTheRest) {
+  const ModelLayout layout = layout_of(samples::gpt_oss_120b());
+  const PoolPlan plan = plan_of(layout, 10_GiB, {.sequence_tokens = 131'072, .step_tokens = 2048});
+  ASSERT_EQ(plan.groups.size(), 2u);
+  const std::uint64_t block_bytes = 18u * 32'768;
+  EXPECT_EQ(plan.groups[0].block_bytes, block_bytes);
+  // One sequence at its peak: 8192 full blocks, ceil((126 + 2048) / 16) + 1 = 137 window blocks.
+  const std::uint64_t total_blocks = 10_GiB / block_bytes;
+  const std::uint64_t full = 10_GiB * 8192 / (block_bytes * (8192 + 137));
+  const std::uint64_t window = 10_GiB * 137 / (block_bytes * (8192 + 137));
+  EXPECT_EQ(total_blocks, 18'204u);
+  EXPECT_EQ(plan.groups[0].blocks + plan.groups[1].blocks, total_blocks);
+  EXPECT_THAT(plan.groups[0].blocks, testing::AnyOf(full, full + 1));
+  EXPECT_THAT(plan.groups[1].blocks, testing::AnyOf(window, window + 1));
+  EXPECT_EQ(plan.tokens, plan.groups[0].blocks * 16);
+  EXPECT_EQ(plan.sequences, 2u);
+}
+
+TEST(PoolPlan, DefaultLengthIsTheLongestThatFitsAlone) {
+  const ModelLayout layout = layout_of(samples::deepseek_v3());
+  EXPECT_EQ(plan_of(layout, 1_GiB, {.max_positions = 163'840}).sequence_tokens,
+            1_GiB / 4'497'408 * 64);
+  EXPECT_EQ(plan_of(layout, 40_GiB, {.max_positions = 163'840}).sequence_tokens, 163'840u);
+  const ModelLayout two = layout_of(samples::gpt_oss_120b());
+  const PoolPlan plan = plan_of(two, 1_GiB, {.max_positions = 0});
+  EXPECT_EQ(plan.sequences, 1u);
+  const std::uint64_t blocks = 1_GiB / (18u * 32'768);
+  EXPECT_EQ(plan.sequence_tokens, (blocks - 137) * 16);
+}
+
+TEST(PoolPlan, NothingBoundsTheLengthWhereAllLayersHaveAWindow) {
+  ModelConfig model = samples::grouped("mistral-7b", 32, 32, 8, 128);
+  for (LayerFacts& layer : model.layers) samples::set_window(&layer, 4096);
+  const ModelLayout layout = layout_of(model);
+  EXPECT_EQ(plan_of(layout, 4_GiB, {.max_positions = 32'768}).tokens, 32'768u);
+  EXPECT_EQ(plan_of(layout, 4_GiB).tokens, kSequenceTokensMax);
+  // Too small for one window: what fits is less.
+  const std::uint64_t block_bytes = 32u * 65'536;
+  EXPECT_EQ(plan_of(layout, 100 * block_bytes).tokens, 1600u);
+}
+
+TEST(PoolPlan, ArenaSlotsStepBuffersAndSnapshotsComeOutOfThePool) {
+  const ModelLayout layout = layout_of(samples::deepseek_v4_pro());
+  const PoolPlan plan = plan_of(layout, 8_GiB,
+                                {.sequence_tokens = 131'072,
+                                 .max_sequences = 4,
+                                 .step_tokens = 1024,
+                                 .steps_max = 2,
+                                 .snapshot_bytes = 1_GiB});
+  const std::uint64_t step_buffer = 18'710'528u + 1024u * 61 * 1024;
+  EXPECT_EQ(plan.arena_slots, 4u);
+  EXPECT_EQ(plan.arena_bytes, 4 * 26'705'920u + 2 * step_buffer);
+  EXPECT_EQ(plan.snapshot_bytes, 1_GiB);
+  const std::uint64_t blocks = (7_GiB - plan.arena_bytes) / 1'260'544;
+  EXPECT_EQ(plan.groups.at(0).blocks, blocks);
+  EXPECT_EQ(plan.tokens, blocks * 128);
+  EXPECT_EQ(plan.used_bytes, 1_GiB + plan.arena_bytes + blocks * 1'260'544);
+  EXPECT_EQ(plan.sequences, std::min<std::uint64_t>(4, blocks / 1024));
+}
+
+TEST(PoolPlan, FewerSlotsWhereThePoolCannotHoldThemAll) {
+  const ModelLayout layout = layout_of(samples::deepseek_v4_pro());
+  const std::uint64_t smallest =
+      layout.arena.slot_bytes + layout.arena.step_bytes(2048) + layout.groups[0].block_bytes;
+  EXPECT_EQ(plan_of(layout, smallest).arena_slots, 1u);
+  EXPECT_EQ(plan_of(layout, smallest + 2 * layout.arena.slot_bytes).arena_slots, 3u);
+  const auto less = plan_pool(layout, smallest - 1, {});
+  ASSERT_FALSE(less);
+  EXPECT_EQ(less.error().code, ErrorCode::OutOfBlocks);
+  EXPECT_THAT(less.error().message,
+              AllOf(HasSubstr(std::to_string(smallest)), HasSubstr("one slot")));
+}
+
+TEST(PoolPlan, ASmallPoolIsRefusedWithTheBytesNeeded) {
+  const ModelLayout layout = layout_of(samples::gpt_oss_120b());
+  const std::uint64_t smallest = 2u * 18 * 32'768;
+  const PoolPlan plan = plan_of(layout, smallest);
+  EXPECT_EQ(plan.groups[0].blocks, 1u);
+  EXPECT_EQ(plan.groups[1].blocks, 1u);
+  EXPECT_EQ(plan.tokens, 16u);
+  for (const std::uint64_t pool : {std::uint64_t{0}, smallest - 1}) {
+    const auto less = plan_pool(layout, pool, {});
+    ASSERT_FALSE(less);
+    EXPECT_EQ(less.error().code, ErrorCode::OutOfBlocks);
+    EXPECT_THAT(less.error().message, HasSubstr(std::to_string(smallest)));
+  }
+}
+
+TEST(PoolPlan, OptionsOutOfRangeAreInvalid) {
+  const ModelLayout layout = layout_of(samples::deepseek_v3());
+  for (const PoolPlanOptions& options :
+       {PoolPlanOptions{.max_sequences = 0}, PoolPlanOptions{.step_tokens = 0},
+        PoolPlanOptions{.steps_max = 0}, PoolPlanOptions{.sequence_tokens = UINT64_MAX}}) {
+    const auto plan = plan_pool(layout, 1_GiB, options);
+    ASSERT_FALSE(plan);
+    EXPECT_EQ(plan.error().code, ErrorCode::Invalid);
+  }
+  const ModelLayout v4 = layout_of(samples::deepseek_v4_pro());
+  EXPECT_FALSE(plan_pool(v4, UINT64_MAX, {.step_tokens = UINT64_MAX}));
+  EXPECT_FALSE(plan_pool(v4, UINT64_MAX, {.steps_max = UINT64_MAX}));
+  EXPECT_FALSE(plan_pool(v4, UINT64_MAX, {.snapshot_bytes = UINT64_MAX}));
+  EXPECT_TRUE(plan_pool(v4, UINT64_MAX, {.max_sequences = UINT64_MAX}));
+}
+
+// Layouts with any block sizes: what holds for every division.
+ModelLayout any_layout() {
+  ModelLayout layout;
+  layout.profile = "native";
+  const auto groups = *rc::gen::inRange(1, 5);
+  for (int i = 0; i < groups; ++i) {
+    BlockLayout group;
+    group.block_tokens = *rc::gen::inRange<std::uint64_t>(1, 129);
+    group.block_bytes = *rc::gen::inRange<std::uint64_t>(1, 5000) * 64;
+    if (i > 0) {
+      group.retention = Retention::kWindow;
+      group.window_tokens = *rc::gen::inRange<std::uint64_t>(1, 600);
+    }
+    layout.groups.push_back(group);
+  }
+  return layout;
+}
+
+RC_GTEST_PROP(PoolPlan, AnyDivisionFitsAndWhatItPromisesFits, ()) {
+  const ModelLayout layout = any_layout();
+  std::uint64_t smallest = 0;
+  for (const BlockLayout& group : layout.groups) smallest += group.block_bytes;
+  const std::uint64_t pool = smallest + *rc::gen::inRange<std::uint64_t>(0, 100'000'000);
+  const PoolPlanOptions options{.sequence_tokens = *rc::gen::inRange<std::uint64_t>(0, 5000),
+                                .step_tokens = *rc::gen::inRange<std::uint64_t>(1, 600)};
+  const auto plan = plan_pool(layout, pool, options);
+  RC_ASSERT(plan.has_value());
+  std::uint64_t used = 0;
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t scarcest = 0;
+  const auto need = [&](std::size_t i, std::uint64_t tokens) {
+    return layout.groups[i].blocks_peak(tokens, options.step_tokens);
+  };
+  for (std::size_t i = 0; i < layout.groups.size(); ++i) {
+    const PoolPlan::Group& group = plan->groups[i];
+    RC_ASSERT(group.blocks >= 1);
+    used += group.blocks * group.block_bytes;
+    peak_bytes += need(i, plan->sequence_tokens) * group.block_bytes;
+    // Promised sequences and tokens fit; one token more does not, in the scarcest group.
+    RC_ASSERT(plan->sequences * need(i, plan->sequence_tokens) <= group.blocks);
+    RC_ASSERT(need(i, plan->tokens) <= group.blocks);
+    if (group.blocks * need(scarcest, plan->sequence_tokens) <
+        plan->groups[scarcest].blocks * need(i, plan->sequence_tokens)) {
+      scarcest = i;
+    }
+  }
+  bool one_more_fits = true;
+  for (std::size_t i = 0; i < layout.groups.size(); ++i) {
+    one_more_fits = one_more_fits && need(i, plan->tokens + 1) <= plan->groups[i].blocks;
+  }
+  RC_ASSERT(!one_more_fits);
+  RC_ASSERT(plan->used_bytes == used);
+  RC_ASSERT(used <= pool);
+  RC_ASSERT(pool - used < plan->groups[scarcest].block_bytes);  // the leftover is of no use to it
+  if (options.sequence_tokens == 0) {
+    RC_ASSERT(peak_bytes <= pool);  // the longest that fits alone does
+  }
+}
+
+RC_GTEST_PROP(PoolPlan, ALargerPoolNeverHoldsFewerSequences, ()) {
+  const ModelLayout layout = any_layout();
+  std::uint64_t smallest = 0;
+  for (const BlockLayout& group : layout.groups) smallest += group.block_bytes;
+  const std::uint64_t pool = smallest + *rc::gen::inRange<std::uint64_t>(0, 50'000'000);
+  const PoolPlanOptions options{.sequence_tokens = *rc::gen::inRange<std::uint64_t>(1, 5000)};
+  const std::uint64_t before = plan_of(layout, pool, options).sequences;
+  const std::uint64_t more = pool + *rc::gen::inRange<std::uint64_t>(0, 50'000'000);
+  RC_ASSERT(plan_of(layout, more, options).sequences >= before);
+}
+
+}  // namespace
+}  // namespace emblema

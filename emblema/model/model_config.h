@@ -23,7 +23,8 @@ namespace emblema {
 enum class AttentionFamily {
   kGrouped,     // keys and values per KV head: MHA, GQA, MQA
   kLatent,      // one compressed row for all heads: MLA (DeepSeek-V2/V3, Kimi-K2, MiniCPM3 ...)
-  kCompressed,  // DeepSeek-V4: a window in every layer, compressed entries by `compress_ratio`
+  kCompressed,  // DeepSeek-V4: a window in every layer (all are kWindow), compressed entries too
+                // where compress_ratio > 0; one vector is key and value
 };
 
 // What one layer attends to. A window of W: query i sees keys i-W+1 ... i.
@@ -32,11 +33,13 @@ enum class LayerReach { kFull, kWindow };
 struct LayerFacts {
   LayerReach reach = LayerReach::kFull;
   std::uint32_t window_tokens = 0;        // with kWindow: W >= 1, else 0
+  std::uint32_t num_attention_heads = 0;  // query heads of this layer; most models: all the same
   std::uint32_t num_key_value_heads = 0;  // kGrouped: 1 ... num_attention_heads
   std::uint32_t head_dim = 0;             // kGrouped: width of a key; kCompressed: of an entry
   std::uint32_t v_head_dim = 0;           // kGrouped: width of a value
   std::uint32_t compress_ratio = 0;       // kCompressed: 0 (window only), 4 (CSA) or 128 (HCA)
   bool has_indexer = false;               // a sparse-attention index key is cached (DSA)
+  bool has_sinks = false;                 // a learned logit per head joins the softmax
   bool has_rope = true;                   // false: no positional rotation in this layer (NoPE)
   RopeFacts rope;                         // meaningful where has_rope
 };
@@ -47,9 +50,9 @@ struct ModelConfig {
   std::vector<std::string> architectures;
   AttentionFamily family = AttentionFamily::kGrouped;
 
-  std::uint32_t hidden_size = 0;
+  std::uint32_t hidden_size = 0;  // 0: the config does not say, and no cached width needs it
   std::uint32_t num_hidden_layers = 0;
-  std::uint32_t num_attention_heads = 0;
+  std::uint32_t num_attention_heads = 0;       // of the widest layer
   std::uint64_t max_positions = 0;             // 0: the config does not say
   std::uint32_t num_nextn_predict_layers = 0;  // draft (MTP) layers, not in `layers`
 
@@ -69,8 +72,8 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   std::optional<double> query_pre_attn_scalar;  // softmax scale = this^-1/2 (Gemma)
   std::optional<double> attn_logit_softcapping;
-  bool has_attention_sinks = false;
-  std::string torch_dtype;  // as spelled, "" when absent
+  bool has_attention_sinks = false;  // in any layer
+  std::string torch_dtype;           // as spelled, "" when absent
 
   std::vector<LayerFacts> layers;  // num_hidden_layers of them
   std::vector<std::string> notes;  // what the reader should know: assumptions made, fields ignored
@@ -83,7 +86,10 @@ struct ConfigLimits {
   static constexpr std::uint64_t kLayersMax = 65'536;
   static constexpr std::uint64_t kWidthMax = std::uint64_t{1} << 24;  // hidden size, ranks, dims
   static constexpr std::uint64_t kHeadsMax = 65'536;
-  static constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 40;  // positions and windows
+  static constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 40;  // positions
+  static constexpr std::uint64_t kWindowTokensMax = UINT32_MAX;
+  static constexpr std::uint64_t kRopePairsMax = 4096;                         // LongRope's tables
+  static constexpr std::uint64_t kRopePairsTotalMax = std::uint64_t{1} << 22;  // of all layers
 };
 
 // Reads a model by preset name, path of a config.json, directory that holds one, or "-" (standard

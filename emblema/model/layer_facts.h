@@ -1,0 +1,18 @@
+// Fills ModelConfig::layers: the one step for each way of remembering the past.
+#pragma once
+
+#include "emblema/model/config_fields.h"
+#include "emblema/model/model_config.h"
+#include "emblema/model/model_family.h"
+
+namespace emblema {
+
+// Decides by the fields that are there: kv_lora_rank makes kLatent, compress_ratios kCompressed.
+AttentionFamily read_attention_family(const ConfigFields& text, const ModelFamily& family);
+
+// REQUIRES: config->family, num_hidden_layers (1 or more), hidden_size and max_positions are set.
+// Fills the widths, num_attention_heads and the layers. Problems are recorded in `text`; with one,
+// the layers are not to be used.
+void fill_layers(const ConfigFields& text, const ModelFamily& family, ModelConfig* config);
+
+}  // namespace emblema

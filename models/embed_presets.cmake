@@ -1,9 +1,14 @@
 # Writes a C++ file that defines emblema::presets() from FOLDER/*.json, sorted by name.
 file(GLOB files ${FOLDER}/*.json)
-list(SORT files)
-set(entries "")
+set(names "")
 foreach(file IN LISTS files)
   get_filename_component(name ${file} NAME_WLE)
+  list(APPEND names ${name})
+endforeach()
+list(SORT names)  # without the extension: "a" comes before "a-b", but "a-b.json" before "a.json"
+set(entries "")
+foreach(name IN LISTS names)
+  set(file ${FOLDER}/${name}.json)
   file(READ ${file} json)
   string(FIND "${json}" ")preset\"" clash)
   if(NOT clash EQUAL -1)

@@ -1,11 +1,6 @@
-# Writes a C++ file that defines emblema::presets() from FOLDER/*.json, sorted by name.
-file(GLOB files ${FOLDER}/*.json)
-set(names "")
-foreach(file IN LISTS files)
-  get_filename_component(name ${file} NAME_WLE)
-  list(APPEND names ${name})
-endforeach()
-list(SORT names)  # without the extension: "a" comes before "a-b", but "a-b.json" before "a.json"
+# Writes a C++ file that defines emblema::presets() from FOLDER/<name>.json for the NAMES given,
+# which are separated by commas and sorted.
+string(REPLACE "," ";" names "${NAMES}")
 set(entries "")
 foreach(name IN LISTS names)
   set(file ${FOLDER}/${name}.json)

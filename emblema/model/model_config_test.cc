@@ -179,7 +179,8 @@ TEST(ModelConfig, FalconsOldDecoderHasOneKeyValueHeadWhateverItDeclares) {
 
 TEST(ModelConfig, ListsGiveEachLayerItsHeads) {
   const auto config = parsed(R"({"model_type": "openelm", "num_transformer_layers": 3,
-      "model_dim": 1280, "head_dim": 64, "num_kv_heads": [3, 4, 5], "num_query_heads": [12, 16, 20]})");
+      "model_dim": 1280, "head_dim": 64, "num_kv_heads": [3, 4, 5],
+      "num_query_heads": [12, 16, 20]})");
   EXPECT_EQ(growing_bytes(config), 2ull * 2 * 64 * (3 + 4 + 5));
   EXPECT_EQ(config.layers[1].num_attention_heads, 16u);
   EXPECT_EQ(config.num_attention_heads, 20u);

@@ -2,12 +2,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <random>
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "emblema/model/model_config.h"
 #include "emblema/model/model_family.h"
@@ -27,9 +26,8 @@ constexpr std::string_view kTiny =
 class ModelSource : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ =
-        fs::temp_directory_path() / ("emblema_model_source_" + std::to_string(::getpid()) + "_" +
-                                     testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              ("emblema_model_source_" + std::to_string(std::random_device{}()));
     fs::create_directories(folder_);
   }
   void TearDown() override {
@@ -104,20 +102,16 @@ TEST_F(ModelSource, WhatIsNoReadableConfigIsOneClearLine) {
               HasSubstr("is a folder without a config.json"));
   EXPECT_EQ(refused((folder_ / "missing.json").string()).code, ErrorCode::NotFound);
   EXPECT_EQ(refused((folder_ / "missing/config.json").string()).code, ErrorCode::NotFound);
-  const std::string fifo = (folder_ / "fifo").string();
-  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  EXPECT_THAT(refused(fifo).message, HasSubstr("is not a regular file"));
   EXPECT_THAT(refused("/dev/zero").message, HasSubstr("is not a regular file"));
   const std::string broken = write("broken.json", "{\"a\": ");
   EXPECT_THAT(refused(broken).message, AllOf(HasSubstr(broken), HasSubstr("not JSON")));
   const std::string huge = write("huge.json", "{");
   fs::resize_file(huge, std::uintmax_t{1} << 40);  // sparse: a terabyte that costs nothing
   EXPECT_THAT(refused(huge).message, HasSubstr("more than 16777216 bytes"));
-  if (::geteuid() != 0) {
-    const std::string secret = write("secret.json", kTiny);
-    fs::permissions(secret, fs::perms::none);
-    EXPECT_EQ(refused(secret).code, ErrorCode::Io);
-  }
+  const std::string secret = write("secret.json", kTiny);
+  fs::permissions(secret, fs::perms::none);
+  const bool is_root = std::ifstream(secret).good();  // who may read anything
+  EXPECT_TRUE(is_root || refused(secret).code == ErrorCode::Io);
 }
 
 // Every number that a preset would get wrong shows in its bytes per token: 2-byte numbers, growing

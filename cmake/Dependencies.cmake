@@ -11,7 +11,7 @@ find_package(CLI11 REQUIRED)
 # for OpenCL, which nobody here needs.
 include(FindPlainLibraries)
 emblema_find_plain(emblema_xxhash xxhash.h xxhash)
-emblema_find_plain(emblema_dnnl dnnl.h dnnl)
+emblema_find_dnnl()
 
 if(EMBLEMA_DEVELOPER)
   find_package(GTest REQUIRED)

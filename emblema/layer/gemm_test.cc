@@ -1,0 +1,101 @@
+#include "emblema/layer/gemm.h"
+
+#include <filesystem>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "emblema/layer/seeded_values.h"
+
+namespace emblema {
+namespace {
+
+struct Stored {
+  std::vector<float> values;
+  ConstMatrix view;
+
+  Stored(std::uint64_t rows, std::uint64_t columns, std::uint64_t stride, std::uint64_t key)
+      : values(rows * stride) {
+    fill_uniform(values, key, 1.0F);
+    view = {values.data(), rows, columns, stride};
+  }
+};
+
+double at(const ConstMatrix& matrix, std::uint64_t row, std::uint64_t column) {
+  return matrix.data[row * matrix.stride + column];
+}
+
+// Every product against a sum in double, and everything outside the result left alone.
+void check_product(std::uint64_t m, std::uint64_t n, std::uint64_t k, bool transpose, GemmSum sum,
+                   std::uint32_t threads) {
+  const Stored a(m, k, k + 3, 1);
+  const Stored b = transpose ? Stored(n, k, k + 5, 2) : Stored(k, n, n + 5, 2);
+  const std::uint64_t stride = n + 2;
+  std::vector<float> c(m * stride, 0.5F);
+  (transpose ? multiply_by_transpose : multiply)(a.view, b.view, {c.data(), m, n, stride}, sum,
+                                                 threads);
+  for (std::uint64_t i = 0; i < m; ++i) {
+    for (std::uint64_t j = 0; j < n; ++j) {
+      double expected = sum == GemmSum::kAdd ? 0.5 : 0.0;
+      for (std::uint64_t l = 0; l < k; ++l) {
+        expected += at(a.view, i, l) * (transpose ? at(b.view, j, l) : at(b.view, l, j));
+      }
+      // k products below 1, each rounded to within 2^-24 of sums below k.
+      ASSERT_NEAR(c[i * stride + j], expected, 1e-6 * static_cast<double>(k + 1))
+          << m << " x " << n << " x " << k << " at " << i << ", " << j;
+    }
+    ASSERT_EQ(c[i * stride + n], 0.5F) << "written past the columns";
+    ASSERT_EQ(c[i * stride + n + 1], 0.5F);
+  }
+}
+
+TEST(Gemm, EqualsNaiveSumsAtRaggedSizes) {
+  for (const std::uint64_t m : {1, 2, 7, 33}) {
+    for (const std::uint64_t n : {1, 3, 16, 65}) {
+      for (const std::uint64_t k : {1, 5, 64, 129}) {
+        for (const bool transpose : {false, true}) {
+          check_product(m, n, k, transpose, GemmSum::kReplace, 1);
+          check_product(m, n, k, transpose, GemmSum::kAdd, 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(Gemm, TwoThreadsGiveTheSameProduct) {
+  check_product(130, 257, 300, true, GemmSum::kReplace, 2);
+  check_product(130, 257, 300, false, GemmSum::kAdd, 2);
+}
+
+TEST(Gemm, EmptyInnerDimensionIsASumOfNothing) {
+  std::vector<float> c(6, 4.0F);
+  multiply({nullptr, 2, 0, 0}, {nullptr, 0, 3, 3}, {c.data(), 2, 3, 3}, GemmSum::kAdd);
+  EXPECT_EQ(c, std::vector<float>(6, 4.0F));
+  multiply({nullptr, 2, 0, 0}, {nullptr, 0, 3, 3}, {c.data(), 2, 3, 3});
+  EXPECT_EQ(c, std::vector<float>(6, 0.0F));
+  multiply({nullptr, 0, 4, 4}, {c.data(), 4, 1, 1}, {nullptr, 0, 1, 1});
+}
+
+std::ptrdiff_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                       std::filesystem::directory_iterator());
+}
+
+TEST(Gemm, OneThreadAskedForStartsNone) {
+  const std::ptrdiff_t before = threads_of_this_process();
+  check_product(200, 300, 100, true, GemmSum::kReplace, 1);
+  EXPECT_EQ(threads_of_this_process(), before);
+}
+
+TEST(GemmDeathTest, ShapesThatDoNotFitAreAProgrammersError) {
+  std::vector<float> memory(64);
+  const ConstMatrix a{memory.data(), 2, 3, 3};
+  const ConstMatrix b{memory.data(), 4, 2, 2};
+  EXPECT_DEATH(multiply(a, b, {memory.data() + 32, 2, 2, 2}), "shapes of a matrix product fit");
+  EXPECT_DEATH(multiply({memory.data(), 2, 3, 2}, {memory.data(), 3, 2, 2}, {nullptr, 2, 2, 2}),
+               "stride");
+}
+
+}  // namespace
+}  // namespace emblema

@@ -1,0 +1,302 @@
+// What the prefill tests share: small layers, rows scattered over blocks, and the definition of
+// attention (kernels/attention.h) as plain loops in double. Part of no library.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "emblema/layer/prefill.h"
+#include "emblema/layer/row_codec.h"
+#include "emblema/layer/seeded_values.h"
+
+namespace emblema::prefill_case {
+
+using Doubles = std::vector<double>;
+inline constexpr double kTheta = 100.0;
+
+// Results are averages of values of order 1 under logits of order 3: a few hundred roundings of
+// 2^-24 each, in another order than the loops here.
+inline constexpr double kTolerance = 1e-5;
+
+struct Made {
+  ModelConfig model;
+  LayerGeometry layer;
+  AttentionLayer make() const {
+    return AttentionLayer::create(model, layer, {.seed = 11, .threads = 1}).value();
+  }
+};
+
+inline Made latent() {
+  Made made;
+  made.model.family = AttentionFamily::kLatent;
+  made.model.hidden_size = 24;
+  made.model.kv_lora_rank = 16;
+  made.model.qk_nope_head_dim = 6;
+  made.model.qk_rope_head_dim = 4;
+  made.model.v_head_dim = 5;
+  made.layer.query_heads = 3;
+  made.layer.kv_heads = 1;
+  made.layer.key_dim = 20;
+  made.layer.value_dim = 16;
+  made.layer.scale = 0.7;
+  made.layer.rope.theta = kTheta;
+  made.layer.rope.rotary_dim = 4;
+  made.layer.rope.interleaved = true;
+  return made;
+}
+
+inline Made grouped() {
+  Made made;
+  made.model.hidden_size = 24;
+  made.layer.query_heads = 6;
+  made.layer.kv_heads = 2;
+  made.layer.key_dim = 8;
+  made.layer.value_dim = 5;
+  made.layer.scale = 0.7;
+  made.layer.rope.theta = kTheta;
+  made.layer.rope.rotary_dim = 6;
+  return made;
+}
+
+inline std::vector<float> values(std::uint64_t count, std::uint64_t key) {
+  std::vector<float> made(count);
+  fill_uniform(made, key, 1.7F);
+  return made;
+}
+
+// Rows in blocks of 4 tokens, blocks in an order of their own, each with unused bytes behind it.
+class Pages {
+ public:
+  static constexpr std::uint64_t kBlockRows = 4;
+
+  Pages(std::span<const float> rows, std::uint64_t row_elements, Encoding encoding,
+        std::uint64_t first_row = 0) {
+    const std::uint64_t count = rows.size() / row_elements;
+    const std::uint64_t row_bytes = row_elements * row_element_bytes(encoding).value();
+    const std::uint64_t blocks = (first_row + count) / kBlockRows + 1;
+    paged_ = {nullptr, kBlockRows * row_bytes + 64, row_bytes, kBlockRows, encoding};
+    bytes_.assign(blocks * paged_.block_bytes, std::byte{0x7f});
+    for (std::uint64_t b = 0; b < blocks; ++b) {
+      order_.push_back(static_cast<std::uint32_t>(blocks - 1 - b));
+    }
+    for (std::uint64_t row = 0; row < count; ++row) {
+      const std::uint64_t place = first_row + row;
+      const std::uint64_t offset =
+          order_[place / kBlockRows] * paged_.block_bytes + place % kBlockRows * row_bytes;
+      EXPECT_TRUE(encode_row_values(rows.subspan(row * row_elements, row_elements), row_elements,
+                                    std::span(bytes_).subspan(offset, row_bytes), row_bytes,
+                                    encoding));
+    }
+  }
+
+  PagedRows paged() const {
+    PagedRows paged = paged_;
+    paged.base = bytes_.data();
+    return paged;
+  }
+  const std::vector<std::uint32_t>& order() const { return order_; }
+
+ private:
+  PagedRows paged_;
+  std::vector<std::byte> bytes_;
+  std::vector<std::uint32_t> order_;
+};
+
+// What a kernel is expected to see: rows as they are read, each at its attached position.
+struct Cached {
+  std::vector<float> rows;
+  std::vector<std::int64_t> attached;
+  std::vector<std::int64_t> deltas;
+};
+
+inline void turn(Doubles& x, std::size_t offset, std::size_t dim, bool interleaved, double by) {
+  for (std::size_t i = 0; i < dim / 2; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dim);
+    const double angle = by * std::pow(kTheta, exponent);
+    double& u = x[offset + (interleaved ? 2 * i : i)];
+    double& v = x[offset + (interleaved ? 2 * i + 1 : i + dim / 2)];
+    const double turned = u * std::cos(angle) - v * std::sin(angle);
+    v = u * std::sin(angle) + v * std::cos(angle);
+    u = turned;
+  }
+}
+
+struct KeyValue {
+  Doubles key;
+  Doubles value;
+};
+
+inline Doubles apply(const std::vector<float>& weights, std::size_t first, std::size_t out,
+                     std::span<const float> x) {
+  Doubles y(out, 0.0);
+  for (std::size_t i = 0; i < out; ++i) {
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      y[i] += static_cast<double>(weights[(first + i) * x.size() + j]) * x[j];
+    }
+  }
+  return y;
+}
+
+// The expanded key and value of one head, the key turned to the attached position.
+inline KeyValue key_value(const AttentionLayer& layer, const Cached& cached, std::size_t row,
+                          std::size_t head) {
+  const LayerDims& dims = layer.dims();
+  const std::size_t rotary_dim = layer.rope().rotary_dim();
+  const auto by = static_cast<double>(cached.deltas[row]);
+  const std::span<const float> stored =
+      std::span(cached.rows).subspan(row * dims.row_elements(), dims.row_elements());
+  if (dims.is_latent()) {
+    const std::span<const float> c = stored.first(dims.latent_dim);
+    KeyValue made{apply(layer.weights().key_up, head * dims.content_dim, dims.content_dim, c),
+                  apply(layer.weights().value_up, head * dims.value_dim, dims.value_dim, c)};
+    made.key.insert(made.key.end(), stored.begin() + static_cast<std::ptrdiff_t>(dims.latent_dim),
+                    stored.end());
+    turn(made.key, dims.content_dim, rotary_dim, true, by);
+    return made;
+  }
+  const std::size_t kv_head = head / (dims.query_heads / dims.kv_heads);
+  const std::span<const float> key = stored.subspan(kv_head * dims.content_dim, dims.content_dim);
+  const std::span<const float> value =
+      stored.subspan(dims.kv_heads * dims.content_dim + kv_head * dims.value_dim, dims.value_dim);
+  KeyValue made{{key.begin(), key.end()}, {value.begin(), value.end()}};
+  turn(made.key, 0, rotary_dim, false, by);
+  return made;
+}
+
+struct Expected {
+  Doubles out;
+  double lse = -std::numeric_limits<double>::infinity();
+};
+
+// One query and head, by the definition (kernels/attention.h), in double.
+inline Expected attend(const AttentionLayer& layer, const Cached& cached,
+                       std::span<const float> query, std::int64_t position, std::size_t head) {
+  const AttentionShape shape = layer.shape();
+  Doubles weighted(layer.dims().value_dim, 0.0);
+  double sum = 0;
+  for (std::size_t row = 0; row < cached.attached.size(); ++row) {
+    const std::int64_t distance = position - cached.attached[row];
+    if (distance < 0) continue;
+    if (shape.window_tokens > 0 && distance >= static_cast<std::int64_t>(shape.window_tokens)) {
+      continue;
+    }
+    const KeyValue kv = key_value(layer, cached, row, head);
+    double z = 0;
+    for (std::size_t i = 0; i < query.size(); ++i) z += query[i] * kv.key[i];
+    z *= shape.scale;
+    if (shape.softcap > 0) z = shape.softcap * std::tanh(z / shape.softcap);
+    const double weight = std::exp(z);  // logits here are far from overflow
+    sum += weight;
+    for (std::size_t i = 0; i < weighted.size(); ++i) weighted[i] += weight * kv.value[i];
+  }
+  if (sum == 0) return {weighted, -std::numeric_limits<double>::infinity()};
+  const double lse = std::log(sum);
+  const double share =
+      layer.sinks().empty() ? 1.0 : 1.0 / (1.0 + std::exp(layer.sinks()[head] - lse));
+  for (double& value : weighted) value *= share / sum;
+  return {weighted, lse};
+}
+
+struct Outcome {
+  std::vector<float> out;
+  std::vector<float> lse;
+};
+
+// Runs one sequence of which `queries` starts with the expanded or absorbed queries.
+inline Outcome run(const AttentionLayer& layer, AttentionForm form, std::span<const float> queries,
+                   std::span<const Span> spans, std::int64_t query_position,
+                   const PagedRows& rows) {
+  const LayerDims& dims = layer.dims();
+  const std::uint64_t count = queries.size() / (dims.query_heads * dims.query_dim(form));
+  Outcome outcome{std::vector<float>(count * dims.query_heads * dims.result_dim(form), 99.0F),
+                  std::vector<float>(count * dims.query_heads, 99.0F)};
+  const SequenceInputs sequence{spans, 0, count, query_position};
+  PrefillScratch scratch;
+  const Status status =
+      prefill_by_gemm(layer, form, queries, sequence, rows, outcome.out, outcome.lse, scratch);
+  EXPECT_TRUE(status) << status.error().describe();
+  return outcome;
+}
+
+// Absorbed results per head become values: W_UV,i u_i.
+inline Doubles result_of(const AttentionLayer& layer, AttentionForm form, const Outcome& outcome,
+                         std::uint64_t query, std::uint64_t head) {
+  const LayerDims& dims = layer.dims();
+  const std::uint64_t width = dims.result_dim(form);
+  const std::span<const float> got =
+      std::span(outcome.out).subspan((query * dims.query_heads + head) * width, width);
+  if (dims.is_latent() && form == AttentionForm::kAbsorbed) {
+    return apply(layer.weights().value_up, head * dims.value_dim, dims.value_dim, got);
+  }
+  return {got.begin(), got.end()};
+}
+
+inline void expect_definition(const AttentionLayer& layer, AttentionForm form,
+                              const Outcome& outcome, const Cached& cached,
+                              std::span<const float> expanded_queries,
+                              std::int64_t query_position) {
+  const LayerDims& dims = layer.dims();
+  const std::uint64_t width = dims.head_key_dim();
+  const std::uint64_t count = outcome.lse.size() / dims.query_heads;
+  for (std::uint64_t query = 0; query < count; ++query) {
+    for (std::uint64_t head = 0; head < dims.query_heads; ++head) {
+      const std::uint64_t place = query * dims.query_heads + head;
+      const Expected expected =
+          attend(layer, cached, expanded_queries.subspan(place * width, width),
+                 query_position + static_cast<std::int64_t>(query), head);
+      const Doubles got = result_of(layer, form, outcome, query, head);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], expected.out[i], kTolerance) << "query " << query << " head " << head;
+      }
+      if (std::isinf(expected.lse)) {
+        ASSERT_EQ(static_cast<double>(outcome.lse[place]), expected.lse) << query;
+      } else {
+        ASSERT_NEAR(outcome.lse[place], expected.lse, kTolerance) << query;
+      }
+    }
+  }
+}
+
+struct Prompt {
+  std::vector<float> expanded;
+  std::vector<float> absorbed;
+  std::vector<float> rows;  // as the cache gives them back
+
+  std::span<const float> queries(AttentionForm form) const {
+    return form == AttentionForm::kExpanded ? expanded : absorbed;
+  }
+};
+
+inline Prompt project(const AttentionLayer& layer, std::uint64_t count, std::int64_t first_position,
+                      Encoding encoding, std::uint64_t key) {
+  std::vector<std::int64_t> positions(count);
+  std::iota(positions.begin(), positions.end(), first_position);
+  const std::vector<float> hidden = values(count * layer.dims().hidden, key);
+  LayerScratch scratch;
+  Prompt prompt;
+  auto got = layer.project(hidden, positions, AttentionForm::kExpanded, scratch).value();
+  prompt.expanded.assign(got.queries.begin(), got.queries.end());
+  got = layer.project(hidden, positions, AttentionForm::kAbsorbed, scratch).value();
+  prompt.absorbed.assign(got.queries.begin(), got.queries.end());
+  const std::uint64_t row_bytes = got.row_elements * row_element_bytes(encoding).value();
+  std::vector<std::byte> bytes(count * row_bytes);
+  EXPECT_TRUE(encode_rows(got, 0, count, bytes, row_bytes, encoding));
+  prompt.rows.resize(count * got.row_elements);
+  for (std::uint64_t row = 0; row < count; ++row) {
+    decode_row_values(bytes.data() + row * row_bytes, encoding,
+                      std::span(prompt.rows).subspan(row * got.row_elements, got.row_elements));
+  }
+  return prompt;
+}
+
+inline Cached in_place(const std::vector<float>& rows, std::uint64_t count, std::int64_t first) {
+  Cached cached{rows, std::vector<std::int64_t>(count), std::vector<std::int64_t>(count, 0)};
+  std::iota(cached.attached.begin(), cached.attached.end(), first);
+  return cached;
+}
+
+}  // namespace emblema::prefill_case

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "emblema/layer/gemm.h"
+#include "emblema/layer/parallel.h"
 #include "emblema/layer/rms_norm.h"
 #include "emblema/layer/row_codec.h"
 
@@ -116,18 +117,18 @@ void AttentionLayer::absorb_queries(std::uint64_t count, LayerScratch& scratch) 
   const std::uint64_t from_stride = dims_.query_heads * from_dim;
   const std::uint64_t to_stride = dims_.query_heads * to_dim;
   float* absorbed = grown(scratch.absorbed, count * to_stride);
-  for (std::uint64_t head = 0; head < dims_.query_heads; ++head) {
+  run_parts(threads_, dims_.query_heads, [&](std::uint64_t head) {
     const float* from = scratch.queries.data() + head * from_dim;
     const float* key_up = weights_.key_up.data() + head * dims_.content_dim * dims_.latent_dim;
     float* to = absorbed + head * to_dim;
     multiply({from, count, dims_.content_dim, from_stride},
              {key_up, dims_.content_dim, dims_.latent_dim, dims_.latent_dim},
-             {to, count, dims_.latent_dim, to_stride}, GemmSum::kReplace, threads_);
+             {to, count, dims_.latent_dim, to_stride});
     for (std::uint64_t token = 0; token < count; ++token) {
       std::copy_n(from + token * from_stride + dims_.content_dim, dims_.tail_dim,
                   to + token * to_stride + dims_.latent_dim);
     }
-  }
+  });
 }
 
 Result<Projection> AttentionLayer::project(std::span<const float> hidden,
@@ -177,13 +178,12 @@ Status AttentionLayer::output(std::span<const float> result, AttentionForm form,
   const float* heads = result.data();
   if (dims_.is_latent() && form == AttentionForm::kAbsorbed) {
     float* expanded = grown(scratch.heads, count * width);
-    for (std::uint64_t head = 0; head < dims_.query_heads; ++head) {
+    run_parts(threads_, dims_.query_heads, [&](std::uint64_t head) {
       const float* value_up = weights_.value_up.data() + head * dims_.value_dim * dims_.latent_dim;
       multiply_by_transpose({result.data() + head * from_dim, count, from_dim, from_stride},
                             {value_up, dims_.value_dim, dims_.latent_dim, dims_.latent_dim},
-                            {expanded + head * dims_.value_dim, count, dims_.value_dim, width},
-                            GemmSum::kReplace, threads_);
-    }
+                            {expanded + head * dims_.value_dim, count, dims_.value_dim, width});
+    });
     heads = expanded;
   }
   multiply_by_transpose(

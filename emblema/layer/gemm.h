@@ -1,11 +1,11 @@
 // Matrix products in fp32 over row-major views, by oneDNN.
 //
 // A view owns nothing: `stride` is the distance between rows in floats, so that one head of
-// [token][head][width] is a matrix too. Accumulation is fp32. The same shapes and thread count give
-// the same bits; another thread count or another number of rows may differ in the last ones.
+// [token][head][width] is a matrix too. Accumulation is fp32. The same shapes give the same bits,
+// whatever the thread count; another number of rows may differ in the last ones.
 //
-// oneDNN runs on OpenMP. Its team is bounded for the calling thread while a product runs and put
-// back afterwards, so with `threads` = 1 no thread is ever started. Any thread may call.
+// oneDNN runs on OpenMP, whose team is held at one for the calling thread while a product runs and
+// put back afterwards. `threads` share the columns of the result (parallel.h). Any thread may call.
 #pragma once
 
 #include <cstdint>

@@ -63,9 +63,22 @@ TEST(Gemm, EqualsNaiveSumsAtRaggedSizes) {
   }
 }
 
-TEST(Gemm, TwoThreadsGiveTheSameProduct) {
-  check_product(130, 257, 300, true, GemmSum::kReplace, 2);
-  check_product(130, 257, 300, false, GemmSum::kAdd, 2);
+TEST(Gemm, ManyThreadsShareTheColumns) {
+  check_product(13, 1153, 30, true, GemmSum::kReplace, 2);
+  check_product(13, 1153, 30, false, GemmSum::kAdd, 3);
+}
+
+TEST(Gemm, ThreadCountChangesNoBit) {
+  const Stored a(70, 300, 300, 3);
+  const Stored b(1153, 300, 300, 4);
+  std::vector<float> one(70 * 1153);
+  multiply_by_transpose(a.view, b.view, {one.data(), 70, 1153, 1153}, GemmSum::kReplace, 1);
+  for (const std::uint32_t threads : {2, 3, 4}) {
+    std::vector<float> many(one.size());
+    multiply_by_transpose(a.view, b.view, {many.data(), 70, 1153, 1153}, GemmSum::kReplace,
+                          threads);
+    EXPECT_EQ(many, one) << threads;
+  }
 }
 
 TEST(Gemm, EmptyInnerDimensionIsASumOfNothing) {

@@ -64,12 +64,11 @@ void fill(std::vector<float>& values, const Array& array, std::uint64_t key) {
 Result<std::uint64_t> array_bytes(const LayerDims& dims, bool has_sinks) {
   std::uint64_t total_bytes = 0;
   for (const Array& array : arrays(dims, has_sinks)) {
-    const Result<std::uint64_t> count = mul_bytes(array.out, array.in, "weights of a layer");
+    Result<std::uint64_t> count = mul_bytes(array.out, array.in, "weights of a layer");
     if (!count) return count;
-    const Result<std::uint64_t> bytes =
-        mul_bytes(*count, sizeof(float), "bytes of a layer's weights");
+    Result<std::uint64_t> bytes = mul_bytes(*count, sizeof(float), "bytes of a layer's weights");
     if (!bytes) return bytes;
-    const Result<std::uint64_t> sum = add_bytes(total_bytes, *bytes, "bytes of a layer's weights");
+    Result<std::uint64_t> sum = add_bytes(total_bytes, *bytes, "bytes of a layer's weights");
     if (!sum) return sum;
     total_bytes = *sum;
   }

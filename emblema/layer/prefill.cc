@@ -8,6 +8,7 @@
 
 #include "emblema/kernels/attention.h"
 #include "emblema/layer/gemm.h"
+#include "emblema/layer/parallel.h"
 #include "emblema/layer/row_codec.h"
 
 namespace emblema {
@@ -18,8 +19,9 @@ constexpr std::uint64_t kQueryTile = 256;
 constexpr std::uint64_t kKeyTileMax = 512;
 // Queries whose running sums are kept at once; longer prompts read the rows again.
 constexpr std::uint64_t kQueriesPerPass = 4096;
-constexpr std::uint64_t kRowTileFloats = 16 * kMiB / sizeof(float);
-constexpr std::uint64_t kExpandedFloats = 24 * kMiB / sizeof(float);
+constexpr std::uint64_t kRowTileFloats = 4 * kMiB / sizeof(float);
+// Heads that are expanded at once: what a thread takes, so fixed, or bits would depend on threads.
+constexpr std::uint64_t kHeadsAtOnce = 8;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 float* grown(std::vector<float>& memory, std::uint64_t count) {
@@ -47,10 +49,18 @@ struct KeyRange {
   std::uint64_t end = 0;
 };
 
-class Prefill {
+struct HeadRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  std::uint64_t count() const { return end - begin; }
+};
+
+// The work of one thread: some of the heads, over all queries and keys.
+class PrefillLane {
  public:
-  Prefill(const AttentionLayer& layer, AttentionForm form, const SequenceInputs& sequence,
-          const PagedRows& rows, PrefillScratch& scratch)
+  PrefillLane(const AttentionLayer& layer, AttentionForm form, const SequenceInputs& sequence,
+              const PagedRows& rows, HeadRange heads, PrefillScratch::Lane& scratch)
       : layer_(layer),
         dims_(layer.dims()),
         shape_(layer.shape()),
@@ -59,6 +69,7 @@ class Prefill {
         result_dim_(dims_.result_dim(form)),
         sequence_(sequence),
         paged_(rows),
+        heads_(heads),
         scratch_(scratch) {}
 
   void run(const float* queries, float* out, float* lse) {
@@ -75,10 +86,12 @@ class Prefill {
   void run_pass(std::uint64_t begin, std::uint64_t end) {
     pass_begin_ = begin;
     pass_end_ = end;
-    const std::uint64_t heads = dims_.query_heads;
-    scratch_.weights.assign((end - begin) * heads, 0.0);
-    std::fill(out_ + begin * heads * result_dim_, out_ + end * heads * result_dim_, 0.0F);
-    std::fill(lse_ + begin * heads, lse_ + end * heads, kNothing);  // running maxima until finish
+    scratch_.weights.assign((end - begin) * heads_.count(), 0.0);
+    for (std::uint64_t query = begin; query < end; ++query) {
+      const std::uint64_t first = place(query, heads_.begin);
+      std::fill_n(out_ + first * result_dim_, heads_.count() * result_dim_, 0.0F);
+      std::fill_n(lse_ + first, heads_.count(), kNothing);  // running maxima until finish
+    }
     const std::uint64_t tile_rows =
         std::clamp<std::uint64_t>(kRowTileFloats / dims_.row_elements(), 1, kKeyTileMax);
     for (const Span& span : sequence_.spans) {
@@ -91,6 +104,14 @@ class Prefill {
       }
     }
     finish();
+  }
+
+  std::uint64_t place(std::uint64_t query, std::uint64_t head) const {
+    return query * dims_.query_heads + head;
+  }
+
+  double& weight(std::uint64_t query, std::uint64_t head) {
+    return scratch_.weights[(query - pass_begin_) * heads_.count() + head - heads_.begin];
   }
 
   std::int64_t position(std::uint64_t query) const {
@@ -124,47 +145,43 @@ class Prefill {
     return {to, span.position + span.delta + static_cast<std::int64_t>(row), count};
   }
 
-  // Every head over one tile; expanded keys and values are made for as many heads as fit.
+  // Every head of the lane over one tile; expanded keys and values are made for a few at a time.
   void attend_tile(const Span& span, const KeyTile& tile) {
-    const std::uint64_t head_floats = tile.count * (dims_.content_dim + dims_.value_dim);
-    const std::uint64_t at_once =
-        expands_ ? std::max<std::uint64_t>(kExpandedFloats / head_floats, 1) : dims_.query_heads;
-    for (std::uint64_t first = 0; first < dims_.query_heads; first += at_once) {
-      const std::uint64_t heads = std::min(at_once, dims_.query_heads - first);
-      if (expands_) expand(tile, first, heads);
-      for (std::uint64_t head = first; head < first + heads; ++head) {
-        attend_head(span, tile, head_tile(tile, head, first, heads), head);
+    for (std::uint64_t first = heads_.begin; first < heads_.end; first += kHeadsAtOnce) {
+      const HeadRange few{first, std::min(first + kHeadsAtOnce, heads_.end)};
+      if (expands_) expand(tile, few);
+      for (std::uint64_t head = few.begin; head < few.end; ++head) {
+        attend_head(span, tile, head_tile(tile, head, few), head);
       }
     }
   }
 
-  void expand(const KeyTile& tile, std::uint64_t first, std::uint64_t heads) {
-    const std::uint64_t latent = dims_.latent_dim;
-    const ConstMatrix latents{tile.rows, tile.count, latent, dims_.row_elements()};
-    const std::uint64_t key_width = heads * dims_.content_dim;
-    const std::uint64_t value_width = heads * dims_.value_dim;
-    const float* key_up = layer_.weights().key_up.data() + first * dims_.content_dim * latent;
-    const float* value_up = layer_.weights().value_up.data() + first * dims_.value_dim * latent;
-    float* keys = grown(scratch_.keys, tile.count * key_width);
-    float* values = grown(scratch_.values, tile.count * value_width);
-    multiply_by_transpose(latents, {key_up, key_width, latent, latent},
-                          {keys, tile.count, key_width, key_width}, GemmSum::kReplace,
-                          layer_.threads());
-    multiply_by_transpose(latents, {value_up, value_width, latent, latent},
-                          {values, tile.count, value_width, value_width}, GemmSum::kReplace,
-                          layer_.threads());
+  void expand(const KeyTile& tile, const HeadRange& few) {
+    const LayerWeights& weights = layer_.weights();
+    expand_by(weights.key_up, dims_.content_dim, tile, few, scratch_.keys);
+    expand_by(weights.value_up, dims_.value_dim, tile, few, scratch_.values);
   }
 
-  HeadTile head_tile(const KeyTile& tile, std::uint64_t head, std::uint64_t first,
-                     std::uint64_t heads) const {
+  // to [tile][few heads][head_dim] = latents . the heads' rows of `weights` [H * head_dim][r].
+  void expand_by(const std::vector<float>& weights, std::uint64_t head_dim, const KeyTile& tile,
+                 const HeadRange& few, std::vector<float>& to) {
+    const std::uint64_t latent = dims_.latent_dim;
+    const std::uint64_t width = few.count() * head_dim;
+    float* made = grown(to, tile.count * width);
+    multiply_by_transpose({tile.rows, tile.count, latent, dims_.row_elements()},
+                          {weights.data() + few.begin * head_dim * latent, width, latent, latent},
+                          {made, tile.count, width, width});
+  }
+
+  HeadTile head_tile(const KeyTile& tile, std::uint64_t head, const HeadRange& few) const {
     const std::uint64_t width = dims_.row_elements();
     if (expands_) {
-      const std::uint64_t place = head - first;
-      return {{scratch_.keys.data() + place * dims_.content_dim, tile.count, dims_.content_dim,
-               heads * dims_.content_dim},
+      const std::uint64_t nth = head - few.begin;
+      return {{scratch_.keys.data() + nth * dims_.content_dim, tile.count, dims_.content_dim,
+               few.count() * dims_.content_dim},
               {tile.rows + dims_.latent_dim, tile.count, dims_.tail_dim, width},
-              {scratch_.values.data() + place * dims_.value_dim, tile.count, dims_.value_dim,
-               heads * dims_.value_dim}};
+              {scratch_.values.data() + nth * dims_.value_dim, tile.count, dims_.value_dim,
+               few.count() * dims_.value_dim}};
     }
     const ConstMatrix no_tail{tile.rows, tile.count, 0, width};
     if (dims_.is_latent()) {  // absorbed: the row is the key, its front the value
@@ -222,11 +239,10 @@ class Prefill {
     const Matrix scores{grown(scratch_.scores, queries.rows * count), queries.rows, count, count};
     const std::uint64_t content = keys.content.columns;
     multiply_by_transpose({queries.data, queries.rows, content, queries.stride},
-                          rows_of(keys.content, range), scores, GemmSum::kReplace,
-                          layer_.threads());
+                          rows_of(keys.content, range), scores);
     if (keys.tail.columns == 0) return;
     multiply_by_transpose({queries.data + content, queries.rows, keys.tail.columns, queries.stride},
-                          rows_of(keys.tail, range), scores, GemmSum::kAdd, layer_.threads());
+                          rows_of(keys.tail, range), scores, GemmSum::kAdd);
   }
 
   // Scores of one query become exp(z - maximum), 0 where it does not see; what was summed before is
@@ -242,8 +258,8 @@ class Prefill {
       std::fill_n(scores, count, 0.0F);
       return;
     }
-    const std::uint64_t place = query * dims_.query_heads + head;
-    const float before = lse_[place];
+    const std::uint64_t at = place(query, head);
+    const float before = lse_[at];
     const float top = std::max(before, scale_scores(scores, seen));
     std::fill_n(scores, seen.begin, 0.0F);
     std::fill_n(scores + seen.end, count - seen.end, 0.0F);
@@ -253,12 +269,12 @@ class Prefill {
       scores[k] = scores[k] == kNothing ? 0.0F : std::exp(scores[k] - top);
       sum += static_cast<double>(scores[k]);
     }
-    lse_[place] = top;
-    double& total = scratch_.weights[(query - pass_begin_) * dims_.query_heads + head];
+    lse_[at] = top;
+    double& total = weight(query, head);
     if (total > 0 && before != top) {
       const float correction = std::exp(before - top);
       total *= static_cast<double>(correction);
-      float* out = out_ + place * result_dim_;
+      float* out = out_ + at * result_dim_;
       for (std::uint64_t i = 0; i < result_dim_; ++i) out[i] *= correction;
     }
     total += sum;
@@ -289,19 +305,23 @@ class Prefill {
     const std::uint64_t stride = dims_.query_heads * result_dim_;
     multiply({scratch_.scores.data(), end - begin, count, count}, rows_of(keys.values, range),
              {out_ + begin * stride + head * result_dim_, end - begin, result_dim_, stride},
-             GemmSum::kAdd, layer_.threads());
+             GemmSum::kAdd);
   }
 
   void finish() {
-    const std::uint64_t heads = dims_.query_heads;
-    for (std::uint64_t place = pass_begin_ * heads; place < pass_end_ * heads; ++place) {
-      const double total = scratch_.weights[place - pass_begin_ * heads];
-      if (!(total > 0)) continue;  // nothing visible: out is 0, lse -infinity
-      const auto share = static_cast<float>(1.0 / total);
-      float* out = out_ + place * result_dim_;
-      for (std::uint64_t i = 0; i < result_dim_; ++i) out[i] *= share;
-      lse_[place] = static_cast<float>(static_cast<double>(lse_[place]) + std::log(total));
+    for (std::uint64_t query = pass_begin_; query < pass_end_; ++query) {
+      for (std::uint64_t head = heads_.begin; head < heads_.end; ++head) {
+        finish_one(place(query, head), weight(query, head));
+      }
     }
+  }
+
+  void finish_one(std::uint64_t at, double total) {
+    if (!(total > 0)) return;  // nothing visible: out is 0, lse -infinity
+    const auto share = static_cast<float>(1.0 / total);
+    float* out = out_ + at * result_dim_;
+    for (std::uint64_t i = 0; i < result_dim_; ++i) out[i] *= share;
+    lse_[at] = static_cast<float>(static_cast<double>(lse_[at]) + std::log(total));
   }
 
   const AttentionLayer& layer_;
@@ -312,7 +332,8 @@ class Prefill {
   const std::uint64_t result_dim_;
   const SequenceInputs& sequence_;
   const PagedRows& paged_;
-  PrefillScratch& scratch_;
+  const HeadRange heads_;
+  PrefillScratch::Lane& scratch_;
   const float* queries_ = nullptr;
   float* out_ = nullptr;
   float* lse_ = nullptr;
@@ -349,16 +370,21 @@ Status check_inputs(const AttentionLayer& layer, AttentionForm form, std::span<c
 }  // namespace
 
 std::uint64_t PrefillScratch::held_bytes() const {
-  const std::uint64_t floats = rows.capacity() + keys.capacity() + values.capacity() +
-                               queries.capacity() + scores.capacity();
-  return floats * sizeof(float) + weights.capacity() * sizeof(double);
+  std::uint64_t bytes = 0;
+  for (const Lane& lane : lanes) {
+    const std::uint64_t floats = lane.rows.capacity() + lane.keys.capacity() +
+                                 lane.values.capacity() + lane.queries.capacity() +
+                                 lane.scores.capacity();
+    bytes += floats * sizeof(float) + lane.weights.capacity() * sizeof(double);
+  }
+  return bytes;
 }
 
 Status prefill_by_gemm(const AttentionLayer& layer, AttentionForm form,
                        std::span<const float> queries, const SequenceInputs& sequence,
                        const PagedRows& rows, std::span<float> out, std::span<float> lse,
                        PrefillScratch& scratch) {
-  const Status checked = check_inputs(layer, form, queries, sequence, rows, out.size(), lse.size());
+  Status checked = check_inputs(layer, form, queries, sequence, rows, out.size(), lse.size());
   if (!checked) return checked;
   const LayerDims& dims = layer.dims();
   const std::uint64_t first = sequence.first_query * dims.query_heads;
@@ -366,8 +392,17 @@ Status prefill_by_gemm(const AttentionLayer& layer, AttentionForm form,
   const std::span<float> own_out =
       out.subspan(first * dims.result_dim(form), count * dims.result_dim(form));
   const std::span<float> own_lse = lse.subspan(first, count);
-  Prefill(layer, form, sequence, rows, scratch)
-      .run(queries.data() + first * dims.query_dim(form), own_out.data(), own_lse.data());
+  const float* own_queries = queries.data() + first * dims.query_dim(form);
+
+  const std::uint64_t groups = ceil_div(dims.query_heads, kHeadsAtOnce);
+  const std::uint64_t lanes = std::min<std::uint64_t>(layer.threads(), groups);
+  if (scratch.lanes.size() < lanes) scratch.lanes.resize(lanes);
+  run_parts(layer.threads(), lanes, [&](std::uint64_t lane) {
+    const HeadRange heads{groups * lane / lanes * kHeadsAtOnce,
+                          std::min(groups * (lane + 1) / lanes * kHeadsAtOnce, dims.query_heads)};
+    PrefillLane(layer, form, sequence, rows, heads, scratch.lanes[lane])
+        .run(own_queries, own_out.data(), own_lse.data());
+  });
   finish_attention(own_out, own_lse, layer.sinks());
   return {};
 }

@@ -3,13 +3,15 @@
 // The rows that the queries can see are read from their blocks a tile at a time and turned into
 // fp32; in the expanded form a tile's keys (W_UK c_kv, k_rope) and values (W_UV c_kv) are made per
 // head, used and forgotten. Softmax runs online over the tiles. Nothing is written to the cache,
-// and scratch stays below kPrefillScratchBytes whatever the lengths (for widths of known models).
+// and each thread's scratch stays below kPrefillLaneBytes whatever the lengths (for the widths of
+// known models).
 //
 // A span with delta != 0 is read with the queries' rotary channels turned by -delta; its bytes are
 // left as they are (layout/rope_table.h).
 //
 // Which form: one key expanded costs what absorption saves on some number of queries; see
-// prefill_cost. One thread at a time per scratch; the layer's `threads` bound the products.
+// prefill_cost. The layer's threads share the heads; bits do not depend on their number. One call
+// at a time per scratch.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +25,20 @@
 
 namespace emblema {
 
-inline constexpr std::uint64_t kPrefillScratchBytes = 64 * kMiB;
+inline constexpr std::uint64_t kPrefillLaneBytes = 16 * kMiB;
 
 // Memory that calls reuse.
 struct PrefillScratch {
-  std::vector<float> rows;      // a tile of cache rows
-  std::vector<float> keys;      // expanded, for some of the heads
-  std::vector<float> values;    // likewise
-  std::vector<float> queries;   // turned for the span being read
-  std::vector<float> scores;    // of one head
-  std::vector<double> weights;  // sums of exponentials, [queries][heads]
-  Rotation rotation;
+  struct Lane {                   // of one thread
+    std::vector<float> rows;      // a tile of cache rows
+    std::vector<float> keys;      // expanded, for some of the heads
+    std::vector<float> values;    // likewise
+    std::vector<float> queries;   // turned for the span being read
+    std::vector<float> scores;    // of one head
+    std::vector<double> weights;  // sums of exponentials, [queries][heads of the lane]
+    Rotation rotation;
+  };
+  std::vector<Lane> lanes;
 
   std::uint64_t held_bytes() const;
 };

@@ -19,12 +19,14 @@ void Rotation::set(const RopeTable& table, std::int64_t by, double amplitude) {
 
 void Rotation::apply(float* row) const {
   const std::size_t pairs = cosines_.size();
+  const std::size_t step = interleaved_ ? 2 : 1;       // from a pair's first channel to the next's
+  const std::size_t apart = interleaved_ ? 1 : pairs;  // from its first channel to its second
   for (std::size_t i = 0; i < pairs; ++i) {
-    float& x = interleaved_ ? row[2 * i] : row[i];
-    float& y = interleaved_ ? row[2 * i + 1] : row[i + pairs];
-    const float turned = x * cosines_[i] - y * sines_[i];
-    y = x * sines_[i] + y * cosines_[i];
-    x = turned;
+    const std::size_t first = i * step;
+    const float x = row[first];
+    const float y = row[first + apart];
+    row[first] = x * cosines_[i] - y * sines_[i];
+    row[first + apart] = x * sines_[i] + y * cosines_[i];
   }
 }
 

@@ -1,0 +1,48 @@
+// What an engine and its sequences share. Internal to this room; immutable after open, but for the
+// block manager, which guards itself.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emblema/block/block_manager.h"
+#include "emblema/geometry/model_geometry.h"
+#include "emblema/layout/attention_inputs.h"
+#include "emblema/layout/block_layout.h"
+#include "emblema/layout/pool_plan.h"
+#include "emblema/session/engine_options.h"
+#include "emblema/session/sequence.h"
+
+namespace emblema {
+
+struct EngineCore {
+  explicit EngineCore(const ModelGeometry& model_geometry) : geometry(model_geometry) {}
+
+  ModelGeometry geometry;
+  EngineOptions options;
+  ModelLayout layout;
+  PoolPlan plan;
+
+  // How attention reads a layer: its shape and the page of its rows.
+  struct LayerView {
+    std::uint32_t group = 0;
+    const StreamPage* page = nullptr;  // in layout.groups[group]
+    AttentionShape shape;
+    RopeTable rope;
+  };
+  std::vector<LayerView> layers;
+  bool relocatable = true;  // every rotary table has fixed frequencies
+
+  std::unique_ptr<BlockManager> blocks;  // last: it dies first
+
+  struct PageRef {
+    std::uint32_t group = 0;
+    const StreamPage* page = nullptr;
+  };
+  std::optional<PageRef> find_page(std::uint32_t layer, StreamRole role) const;
+};
+
+}  // namespace emblema

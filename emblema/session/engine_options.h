@@ -1,0 +1,33 @@
+// What an engine is opened with. Behaviour first, then what only changes speed.
+#pragma once
+
+#include <cstdint>
+
+#include "emblema/block/block_manager.h"
+#include "emblema/contract/ids.h"
+
+namespace emblema {
+
+struct EngineIdentity {
+  // A digest of the weights (of their index file, or of a revision): two fine-tunes of one base
+  // have the same config. May stay empty in an engine that only lives in memory.
+  Digest weights_id;
+};
+
+struct EngineOptions {
+  std::uint64_t pool_bytes = 0;  // memory that kernels read; divided by plan_pool()
+  EngineIdentity identity;
+
+  std::uint64_t sequence_tokens = 0;  // length that the division is made for; 0: as plan_pool says
+  std::uint64_t max_sequences = 16;
+  std::uint64_t step_tokens = 2048;  // largest reserve; larger steps hold more window blocks
+
+  bool share_content = true;                  // equal bytes become one block, after memcmp
+  bool share_content_across_tenants = false;  // saves memory, never prefill; hits stay apart
+  SealMode seal = SealMode::kInline;  // kDeferred: commit returns sooner, call seal_pending()
+  bool metadata_only = false;         // accounts for blocks, holds no bytes
+
+  unsigned digest_bits_for_test = 256;  // tests only: fewer bits make every digest collide
+};
+
+}  // namespace emblema

@@ -1,0 +1,304 @@
+#include "emblema/session/sequence.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "emblema/contract/check.h"
+#include "emblema/session/sequence_state.h"
+
+namespace emblema {
+
+RowChunk RowView::operator[](std::uint64_t chunk) const {
+  EMBLEMA_CHECK(chunk < chunks_, "a chunk of this view");
+  const std::uint64_t first_block = first_row_ / block_rows_;
+  const std::uint64_t begin =
+      chunk == 0 ? first_row_ : (first_block + chunk) * block_rows_;  // row in the view's blocks
+  const std::uint64_t end = std::min(first_row_ + rows_, (first_block + chunk + 1) * block_rows_);
+  const std::uint64_t block = blocks_[first_block + chunk];
+  return {base_ + block * block_bytes_ + begin % block_rows_ * row_bytes_, end - begin, row_bytes_,
+          first_token_ + (begin - first_row_)};
+}
+
+Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Sequence::Sequence(Sequence&&) noexcept = default;
+Sequence& Sequence::operator=(Sequence&&) noexcept = default;
+Sequence::~Sequence() = default;
+
+std::uint64_t Sequence::tokens() const {
+  return state_->committed();
+}
+std::uint64_t Sequence::reserved_tokens() const {
+  return state_->reserved;
+}
+std::uint64_t Sequence::hit_tokens() const {
+  return state_->hit_tokens;
+}
+const std::string& Sequence::tenant() const {
+  return state_->identity.tenant;
+}
+
+Status Sequence::reserve(std::uint64_t n) {
+  State& s = *state_;
+  const std::uint64_t step_max = s.core->options.step_tokens;
+  if (n > step_max - std::min(step_max, s.reserved)) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("reserve of {} tokens behind {} reserved; allowed: step_tokens = {} at "
+                            "once",
+                            n, s.reserved, step_max));
+  }
+  s.follow_forwards();
+  const std::uint64_t rows = s.tail().tokens + s.reserved + n;
+  std::vector<std::uint64_t> counts(s.group_count());
+  std::vector<bool> reopens(s.group_count(), false);
+  for (std::uint32_t g = 0; g < s.group_count(); ++g) {
+    const GroupRun& run = s.tail().runs[g];
+    const std::uint64_t wanted = ceil_div(rows, s.block_tokens(g));
+    counts[g] = wanted > run.end_block() ? wanted - run.end_block() : 0;
+    reopens[g] = n > 0 && run.open.empty() && s.tail().tokens % s.block_tokens(g) != 0;
+    if (reopens[g] && s.core->blocks->needs_copy(run.sealed.back())) ++counts[g];
+  }
+  auto taken = s.core->blocks->take(counts, s.identity.tenant);
+  if (!taken) return propagate(taken);
+  for (std::uint32_t g = 0; g < s.group_count(); ++g) {
+    GroupRun& run = s.tail().runs[g];
+    std::vector<OpenBlock>& fresh = (*taken)[g];
+    if (reopens[g]) {
+      OpenBlock* spare = fresh.empty() ? nullptr : &fresh.back();
+      run.open.push_back(s.core->blocks->reopen(std::move(run.sealed.back()), spare));
+      run.sealed.pop_back();
+    }
+    for (OpenBlock& block : fresh) {
+      if (block.holds()) run.open.push_back(std::move(block));
+    }
+  }
+  s.reserved += n;
+  s.rebuild_spans();
+  return {};
+}
+
+void Sequence::cancel() {
+  State& s = *state_;
+  s.reserved = 0;
+  for (std::uint32_t g = 0; g < s.group_count(); ++g) {
+    GroupRun& run = s.tail().runs[g];
+    const std::uint64_t wanted = ceil_div(s.tail().tokens, s.block_tokens(g));
+    while (!run.open.empty() && run.end_block() > wanted) run.open.pop_back();
+  }
+  s.rebuild_spans();
+}
+
+Result<RowView> Sequence::rows(std::uint32_t layer, StreamRole role, std::uint64_t first,
+                               std::uint64_t count) const {
+  const State& s = *state_;
+  const auto ref = s.core->find_page(layer, role);
+  if (!ref) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("layer {} has no {} stream of its own", layer, to_string(role)));
+  }
+  const std::uint64_t end = s.committed() + s.reserved;
+  if (first < s.committed() || first > end || count > end - first) {
+    return fail(
+        ErrorCode::Invalid,
+        fmt::format("rows of {} tokens at position {}; allowed: reserved positions {} to {}", count,
+                    first, s.committed(), end));
+  }
+  const BlockLayout& layout = s.core->layout.groups[ref->group];
+  std::byte* region = s.core->blocks->region_base(ref->group);
+  if (region == nullptr) {
+    return fail(ErrorCode::Unsupported, "rows of a metadata-only engine; it holds no bytes");
+  }
+  const GroupRun& run = s.tail().runs[ref->group];
+  RowView view;
+  view.base_ = region + ref->page->offset_bytes;
+  view.blocks_ = run.indexes.data();
+  view.block_bytes_ = layout.block_bytes;
+  view.row_bytes_ = ref->page->row_bytes;
+  view.block_rows_ = ref->page->rows;
+  view.first_row_ = first - s.tail().position - run.first_block * layout.block_tokens;
+  view.rows_ = count;
+  view.first_token_ = first;
+  view.chunks_ = count == 0 ? 0
+                            : (view.first_row_ + count - 1) / view.block_rows_ -
+                                  view.first_row_ / view.block_rows_ + 1;
+  return view;
+}
+
+Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, std::uint64_t first,
+                                         std::uint64_t queries) const {
+  const State& s = *state_;
+  const std::uint64_t end = s.committed() + s.reserved;
+  if (layer >= s.core->layers.size() || first > end || queries > end - first) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("{} queries of layer {} at position {}; allowed: layers below {}, "
+                            "positions up to {}",
+                            queries, layer, first, s.core->layers.size(), end));
+  }
+  const EngineCore::LayerView& view = s.core->layers[layer];
+  const BlockLayout& layout = s.core->layout.groups[view.group];
+  std::byte* region = s.core->blocks->region_base(view.group);
+  if (region == nullptr) {
+    return fail(ErrorCode::Unsupported, "inputs of a metadata-only engine; it holds no bytes");
+  }
+  AttentionInputs inputs;
+  inputs.shape = view.shape;
+  inputs.shape.rope = &view.rope;
+  inputs.rows = {.base = region + view.page->offset_bytes,
+                 .block_bytes = layout.block_bytes,
+                 .row_bytes = view.page->row_bytes,
+                 .block_rows = view.page->rows,
+                 .encoding = view.page->regions.front().encoding};
+  inputs.q = q;
+  inputs.tokens = queries;
+  state_->query = {.spans = s.spans[view.group],
+                   .first_query = 0,
+                   .queries = queries,
+                   .query_position = static_cast<std::int64_t>(first)};
+  inputs.sequences = {&state_->query, 1};
+  return inputs;
+}
+
+Status Sequence::commit(std::span<const TokenId> ids) {
+  State& s = *state_;
+  const std::uint64_t in_part = s.tail().tokens;
+  if (ids.size() > s.reserved) {
+    return fail(ErrorCode::Invalid, fmt::format("commit of {} tokens; allowed: up to {} reserved",
+                                                ids.size(), s.reserved));
+  }
+  if (ids.size() > s.tokens_max - s.committed()) {
+    return fail(ErrorCode::Invalid, fmt::format("commit of {} tokens behind {}; the segment has {}",
+                                                ids.size(), s.committed(), s.tokens_max));
+  }
+  for (std::uint64_t i = 0; i < ids.size() && in_part + i < s.expected.size(); ++i) {
+    if (ids[i] == s.expected[in_part + i]) continue;
+    return fail(ErrorCode::Invalid,
+                fmt::format("commit of token {} at position {}; the prompt has {} there", ids[i],
+                            s.committed() + i, s.expected[in_part + i]));
+  }
+  s.part_tokens.insert(s.part_tokens.end(), ids.begin(), ids.end());
+  s.tail().tokens += ids.size();
+  s.reserved -= ids.size();
+  s.seal_full_blocks();
+  s.release_behind_windows();
+  s.rebuild_spans();
+  return {};
+}
+
+Result<Sequence> Sequence::fork() {
+  State& s = *state_;
+  if (s.reserved > 0 || s.builds_segment) {
+    return fail(
+        ErrorCode::Invalid,
+        s.builds_segment
+            ? std::string("fork of a segment's builder; seal it first")
+            : fmt::format("fork with {} tokens reserved; commit or cancel first", s.reserved));
+  }
+  s.seal_tail();
+  auto child = std::make_unique<State>();
+  child->core = s.core;
+  child->identity = s.identity;
+  child->part_tokens = s.part_tokens;
+  child->expected = s.expected;
+  child->extras = s.extras;
+  child->hit_tokens = s.hit_tokens;
+  child->forward_epoch = s.forward_epoch;
+  for (const Tip& tip : s.tips) child->tips.push_back(tip.share());
+  for (const Part& part : s.parts) {
+    Part copy{part.is_segment, part.position, part.tokens, {}};
+    for (const GroupRun& run : part.runs) {
+      GroupRun run_copy{.first_block = run.first_block, .sealed = {}, .open = {}, .indexes = {}};
+      for (const SealedBlock& block : run.sealed) run_copy.sealed.push_back(block.share());
+      copy.runs.push_back(std::move(run_copy));
+    }
+    child->parts.push_back(std::move(copy));
+  }
+  child->rebuild_spans();
+  return Sequence(std::move(child));
+}
+
+Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const TokenId> following) {
+  State& s = *state_;
+  if (s.reserved > 0 || s.builds_segment) {
+    return fail(
+        ErrorCode::Invalid,
+        s.builds_segment
+            ? std::string("attach to a segment's builder; segments do not nest")
+            : fmt::format("attach with {} tokens reserved; commit or cancel first", s.reserved));
+  }
+  if (segment.content().identity != s.identity) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("attach of a segment of tenant '{}' to a sequence of tenant '{}'; "
+                            "allowed: one identity (tenant, salt, adapter, weights, geometry)",
+                            segment.content().identity.tenant, s.identity.tenant));
+  }
+  if (!s.core->relocatable && s.committed() > 0) {
+    return fail(ErrorCode::Unsupported,
+                "attach at another position: this model's rotary frequencies depend on the length");
+  }
+  s.seal_tail();
+  BlockManager::LinkRequest link{.segment = segment.content_,
+                                 .delta = static_cast<std::int64_t>(s.committed()),
+                                 .tail = {},
+                                 .tail_extras = {}};
+  for (std::uint32_t g = 0; g < s.group_count(); ++g) {
+    const std::uint64_t linked = s.tail().tokens / s.block_tokens(g) * s.block_tokens(g);
+    link.tail.push_back(std::span<const TokenId>(s.part_tokens).subspan(linked));
+    link.tail_extras.push_back(s.extras_within(linked, s.tail().tokens - linked));
+  }
+  std::vector<Tip> tips = s.core->blocks->link(s.tips, link);
+
+  Part attached{true, s.committed(), segment.tokens(), {}};
+  for (const Segment::Run& run : segment.runs_) {
+    GroupRun copy{.first_block = run.first_block, .sealed = {}, .open = {}, .indexes = {}};
+    for (const SealedBlock& block : run.blocks) copy.sealed.push_back(block.share());
+    attached.runs.push_back(std::move(copy));
+  }
+  const std::uint64_t position = attached.position + attached.tokens;
+  if (s.tail().tokens == 0) s.parts.pop_back();
+  s.parts.push_back(std::move(attached));
+
+  const std::uint64_t limit = following.empty() ? 0 : following.size() - 1;
+  ChainMatch found = s.core->blocks->match_behind(tips, following, {}, limit);
+  const std::uint64_t hit = found.tokens;
+  s.expected.assign(following.begin(), following.end());
+  s.extras.clear();
+  s.begin_part(position, std::move(found));
+  s.release_behind_windows();
+  s.rebuild_spans();
+  return hit;
+}
+
+std::span<const Span> Sequence::spans(std::uint32_t group) const {
+  return state_->spans[group];
+}
+
+std::vector<BlockId> Sequence::held_blocks(std::uint32_t group) const {
+  std::vector<BlockId> held;
+  for (const Part& part : state_->parts) {
+    for (const SealedBlock& block : part.runs[group].sealed) held.push_back(block.id());
+    for (const OpenBlock& block : part.runs[group].open) held.push_back(block.id());
+  }
+  return held;
+}
+
+ConstByteSpan Sequence::row_bytes(std::uint32_t layer, StreamRole role,
+                                  std::uint64_t position) const {
+  const auto ref = state_->core->find_page(layer, role);
+  if (!ref || position >= state_->committed()) return {};
+  const BlockLayout& layout = state_->core->layout.groups[ref->group];
+  const std::byte* region = state_->core->blocks->region_base(ref->group);
+  for (const Part& part : state_->parts) {
+    if (position < part.position || position >= part.position + part.tokens) continue;
+    const GroupRun& run = part.runs[ref->group];
+    const std::uint64_t block = (position - part.position) / layout.block_tokens;
+    const std::uint64_t row = (position - part.position) % layout.block_tokens;
+    if (region == nullptr || block < run.first_block) return {};
+    return {
+        region + row_offset_bytes(layout, *ref->page, run.indexes[block - run.first_block], row),
+        ref->page->row_bytes};
+  }
+  return {};
+}
+
+}  // namespace emblema

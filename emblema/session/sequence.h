@@ -1,0 +1,120 @@
+// One sequence of tokens and its place in the cache: what an inference loop holds per request.
+//
+//   reserve(n)            blocks for n more tokens, all or nothing
+//   rows(layer, ...)      where to write the new rows of one layer
+//   inputs(layer, ...)    what attention reads: committed and reserved rows, causal by position
+//   commit(ids)           all layers of these tokens are written and accepted: now they can be
+//   found
+//
+// Positions are attached positions: they count the tokens of attached segments. A sequence is a
+// list of spans; rows of an attached segment keep the position they were stored at and carry a
+// delta.
+//
+// Move-only. One thread at a time per sequence; different sequences from any threads. Dying, at any
+// point, gives back every block. rows() and inputs() neither allocate nor lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emblema/block/block_manager.h"
+#include "emblema/contract/result.h"
+#include "emblema/layout/attention_inputs.h"
+#include "emblema/session/segment.h"
+
+namespace emblema {
+
+struct EngineCore;
+
+// Rows of consecutive tokens, `row_bytes` apart, in one block.
+struct RowChunk {
+  std::byte* data = nullptr;
+  std::uint64_t rows = 0;
+  std::uint64_t row_bytes = 0;
+  std::uint64_t first_token = 0;  // attached position of the first row
+};
+
+// The chunks of one rows() call, in token order; valid until the next change of the sequence.
+class RowView {
+ public:
+  std::uint64_t size() const { return chunks_; }
+  RowChunk operator[](std::uint64_t chunk) const;
+
+ private:
+  friend class Sequence;
+  std::byte* base_ = nullptr;  // region plus page offset
+  const std::uint32_t* blocks_ = nullptr;
+  std::uint64_t block_bytes_ = 0;
+  std::uint64_t row_bytes_ = 0;
+  std::uint64_t block_rows_ = 0;
+  std::uint64_t first_row_ = 0;  // in blocks_
+  std::uint64_t rows_ = 0;
+  std::uint64_t first_token_ = 0;
+  std::uint64_t chunks_ = 0;
+};
+
+class Sequence {
+ public:
+  Sequence(Sequence&&) noexcept;
+  Sequence& operator=(Sequence&&) noexcept;
+  ~Sequence();
+
+  std::uint64_t tokens() const;           // committed, attached segments included
+  std::uint64_t reserved_tokens() const;  // reserved and not yet committed
+  std::uint64_t hit_tokens() const;       // found by start(): need not be computed
+  const std::string& tenant() const;
+
+  // Room for n more tokens behind what is reserved. Copies the tail block if somebody shares it.
+  // Invalid: more than step_tokens at once. OutOfBlocks: nothing was taken.
+  Status reserve(std::uint64_t n);
+
+  // Gives back what is reserved and not committed.
+  void cancel();
+
+  // Where to write rows of `count` tokens from position `first`. Every position must be reserved
+  // and not committed. Invalid otherwise, or where the layer has no such stream.
+  Result<RowView> rows(std::uint32_t layer, StreamRole role, std::uint64_t first,
+                       std::uint64_t count) const;
+
+  // Inputs for `queries` query rows at positions first, first + 1, ... over this sequence's rows of
+  // the layer. q: [queries][query_heads][key_dim], rotated. Sinks are the caller's to fill in.
+  // Valid until the next change of the sequence. Invalid: no such layer, or a position behind what
+  // is reserved.
+  Result<AttentionInputs> inputs(std::uint32_t layer, const float* q, std::uint64_t first,
+                                 std::uint64_t queries) const;
+
+  // All layers of the next ids.size() reserved tokens are written and accepted. Full blocks are
+  // sealed and can be found from now on; what stays reserved may be written again (drafts).
+  // Invalid, nothing changed: more than reserved, or ids that differ from the prompt given to
+  // start.
+  Status commit(std::span<const TokenId> ids);
+
+  // A second sequence with the same past, at any token; both copy the tail block when they write.
+  // Invalid: with rows reserved (commit or cancel first).
+  Result<Sequence> fork();
+
+  // Puts a segment behind this sequence's tokens, zero copy. `following` are the tokens to be run
+  // next: as much of them as was stored behind this very segment is taken as a prefix hit (at most
+  // all but one), and they are then expected by commit(). Gives back the tokens hit.
+  // Invalid: rows reserved, or a segment of another identity. Unsupported: rotary frequencies that
+  // depend on the length.
+  Result<std::uint64_t> attach(const Segment& segment, std::span<const TokenId> following = {});
+
+  // For readers and tests: the spans that attention sees in a group, and the blocks held there.
+  std::span<const Span> spans(std::uint32_t group) const;
+  std::vector<BlockId> held_blocks(std::uint32_t group) const;
+  // Bytes of a committed row (empty in metadata-only mode, or behind a window).
+  ConstByteSpan row_bytes(std::uint32_t layer, StreamRole role, std::uint64_t position) const;
+
+ private:
+  friend class Engine;
+  friend class SegmentBuilder;
+  struct State;
+  explicit Sequence(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace emblema

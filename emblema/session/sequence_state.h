@@ -1,0 +1,76 @@
+// What a sequence keeps. Internal to this room.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emblema/session/engine_core.h"
+#include "emblema/session/sequence.h"
+
+namespace emblema {
+
+// One group's blocks of one part, in token order: sealed ones, then open ones.
+struct GroupRun {
+  std::uint64_t first_block = 0;  // blocks before it were released, or never needed
+  std::vector<SealedBlock> sealed;
+  std::vector<OpenBlock> open;
+  std::vector<std::uint32_t> indexes;  // of both, as spans show them
+
+  std::uint64_t end_block() const { return first_block + sealed.size() + open.size(); }
+};
+
+// A run of the sequence's own tokens, or an attached segment.
+struct Part {
+  bool is_segment = false;
+  std::uint64_t position = 0;  // attached position of its first token
+  std::uint64_t tokens = 0;    // committed
+  std::vector<GroupRun> runs;  // one per group
+
+  std::int64_t delta() const { return is_segment ? static_cast<std::int64_t>(position) : 0; }
+  // Own rows are stored at their attached position, a segment's from 0.
+  std::int64_t stored_position() const {
+    return is_segment ? 0 : static_cast<std::int64_t>(position);
+  }
+};
+
+struct Sequence::State {
+  std::shared_ptr<EngineCore> core;
+  CacheIdentity identity;
+  std::vector<Part> parts;  // the last one is the sequence's own and open to growth
+
+  // Of the last part: its token ids, what commit() must find, where each group's chain goes on.
+  std::vector<TokenId> part_tokens;
+  std::vector<TokenId> expected;
+  std::vector<ExtraId> extras;
+  std::vector<Tip> tips;
+
+  std::uint64_t reserved = 0;
+  std::uint64_t hit_tokens = 0;
+  std::uint64_t tokens_max = UINT64_MAX;  // a segment's builder ends with its span
+  bool builds_segment = false;
+  std::uint64_t forward_epoch = 0;
+  std::vector<std::vector<Span>> spans;  // per group, kept up to date
+  SequenceInputs query;                  // what the last inputs() describes
+
+  Part& tail() { return parts.back(); }
+  const Part& tail() const { return parts.back(); }
+  std::uint64_t committed() const { return parts.back().position + parts.back().tokens; }
+  std::uint64_t block_tokens(std::uint32_t group) const {
+    return core->layout.groups[group].block_tokens;
+  }
+  std::uint32_t group_count() const {
+    return static_cast<std::uint32_t>(core->layout.groups.size());
+  }
+
+  void begin_part(std::uint64_t position, ChainMatch found);
+  void seal_tail();
+  void seal_full_blocks();
+  void release_behind_windows();
+  void follow_forwards();
+  void rebuild_spans();
+  std::vector<ExtraId> extras_within(std::uint64_t first, std::uint64_t count) const;
+};
+
+}  // namespace emblema

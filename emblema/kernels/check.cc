@@ -1,6 +1,7 @@
 // What every kernel refuses before it works. Messages are built from the value that was checked.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -19,14 +20,26 @@ tl::unexpected<Error> invalid(std::string_view field, const Value& value,
   return fail(ErrorCode::Invalid, fmt::format("{} is {}; allowed: {}", field, value, allowed));
 }
 
+// Which sequence and span a field belongs to. Put into words only when something is wrong: a call
+// that passes must not allocate.
+struct Where {
+  std::size_t sequence = 0;
+  std::optional<std::size_t> span = {};
+
+  std::string name(std::string_view field) const {
+    if (!span) return fmt::format("sequence {} {}", sequence, field);
+    return fmt::format("sequence {} span {} {}", sequence, *span, field);
+  }
+};
+
 Status check_range(std::string_view field, std::uint64_t value, std::uint64_t most) {
   if (value >= 1 && value <= most) return {};
   return invalid(field, value, fmt::format("1 to {}", most));
 }
 
-Status check_position(const std::string& field, std::int64_t value) {
+Status check_position(const Where& where, std::string_view field, std::int64_t value) {
   if (value >= -Limits::kPositionMax && value <= Limits::kPositionMax) return {};
-  return invalid(field, value,
+  return invalid(where.name(field), value,
                  fmt::format("{} to {}", -Limits::kPositionMax, Limits::kPositionMax));
 }
 
@@ -104,13 +117,14 @@ Status check_rows(const AttentionShape& shape, const PagedRows& rows) {
 }
 
 // The span's rows lie in its blocks, and its blocks at offsets that a pointer can reach.
-Status check_span_memory(const PagedRows& rows, const Span& span, const std::string& name) {
+Status check_span_memory(const PagedRows& rows, const Span& span, const Where& where) {
   if (rows.base == nullptr) return invalid("rows.base", "null", "the address of the rows");
-  if (span.blocks.data() == nullptr) return invalid(name + "blocks", "null", "block indexes");
+  if (span.blocks.data() == nullptr) return invalid(where.name("blocks"), "null", "block indexes");
   const auto held = checked_mul(span.blocks.size(), rows.block_rows);
   const auto end = checked_add(span.first_row, span.rows);
   if (!held || !end || *end > *held) {
-    return invalid(name + "first_row + rows", fmt::format("{} + {}", span.first_row, span.rows),
+    return invalid(where.name("first_row + rows"),
+                   fmt::format("{} + {}", span.first_row, span.rows),
                    fmt::format("at most {}, {} blocks of {} rows", held.value_or(0),
                                span.blocks.size(), rows.block_rows));
   }
@@ -118,52 +132,52 @@ Status check_span_memory(const PagedRows& rows, const Span& span, const std::str
   const auto reach = checked_mul(last + 1, rows.block_bytes);
   if (!reach || *reach > std::uint64_t{INT64_MAX}) {
     return invalid(
-        name + "blocks", last,
+        where.name("blocks"), last,
         fmt::format("indexes whose offset (x {} bytes) is below 2^63", rows.block_bytes));
   }
   return {};
 }
 
-Status check_relocation(const AttentionShape& shape, const Span& span, const std::string& name) {
+Status check_relocation(const AttentionShape& shape, const Span& span, const Where& where) {
   if (span.delta == 0) return {};
   if (shape.rope == nullptr) {
     return fail(ErrorCode::Unsupported,
-                fmt::format("{}delta is {}, which needs the layer's rope table; none was given",
-                            name, span.delta));
+                fmt::format("{} is {}, which needs the layer's rope table; none was given",
+                            where.name("delta"), span.delta));
   }
   if (!shape.rope->fixed_frequencies()) {
     return fail(ErrorCode::Unsupported,
-                fmt::format("{}delta is {}, but the rope's frequencies depend on the sequence's "
+                fmt::format("{} is {}, but the rope's frequencies depend on the sequence's "
                             "length: its rows cannot be read at another position",
-                            name, span.delta));
+                            where.name("delta"), span.delta));
   }
   return {};
 }
 
-Status check_span_positions(const Span& span, const std::string& name) {
-  if (auto s = check_position(name + "position", span.position); !s) return s;
-  if (auto s = check_position(name + "delta", span.delta); !s) return s;
+Status check_span_positions(const Span& span, const Where& where) {
+  if (auto s = check_position(where, "position", span.position); !s) return s;
+  if (auto s = check_position(where, "delta", span.delta); !s) return s;
   const std::int64_t attached = span.position + span.delta;
-  if (auto s = check_position(name + "position + delta", attached); !s) return s;
+  if (auto s = check_position(where, "position + delta", attached); !s) return s;
   const auto room = static_cast<std::uint64_t>(Limits::kPositionMax - attached);
   if (span.rows <= room) return {};
-  return invalid(name + "rows", span.rows,
+  return invalid(where.name("rows"), span.rows,
                  fmt::format("at most {} from attached position {}", room, attached));
 }
 
-Status check_spans(const AttentionInputs& inputs, const SequenceInputs& sequence,
-                   const std::string& owner) {
+Status check_spans(const AttentionInputs& inputs, std::size_t sequence_index) {
+  const SequenceInputs& sequence = inputs.sequences[sequence_index];
   std::int64_t next_free = -Limits::kPositionMax;
   for (std::size_t i = 0; i < sequence.spans.size(); ++i) {
     const Span& span = sequence.spans[i];
-    if (span.rows == 0) continue;
-    const std::string name = fmt::format("{}span {} ", owner, i);
-    if (auto s = check_span_positions(span, name); !s) return s;
-    if (auto s = check_span_memory(inputs.rows, span, name); !s) return s;
-    if (auto s = check_relocation(inputs.shape, span, name); !s) return s;
+    if (span.rows == 0) continue;  // nothing of it is read
+    const Where where{sequence_index, i};
+    if (auto s = check_span_positions(span, where); !s) return s;
+    if (auto s = check_span_memory(inputs.rows, span, where); !s) return s;
+    if (auto s = check_relocation(inputs.shape, span, where); !s) return s;
     const std::int64_t attached = span.position + span.delta;
     if (attached < next_free) {
-      return invalid(name + "position + delta", attached,
+      return invalid(where.name("position + delta"), attached,
                      fmt::format("at least {}, where the spans before it end", next_free));
     }
     next_free = attached + static_cast<std::int64_t>(span.rows);
@@ -172,21 +186,21 @@ Status check_spans(const AttentionInputs& inputs, const SequenceInputs& sequence
 }
 
 Status check_queries(const AttentionInputs& inputs, const SequenceInputs& sequence,
-                     std::uint64_t next_query, const std::string& owner) {
+                     std::uint64_t next_query, const Where& where) {
   if (sequence.first_query < next_query) {
-    return invalid(owner + "first_query", sequence.first_query,
+    return invalid(where.name("first_query"), sequence.first_query,
                    fmt::format("at least {}, where the sequences before it end", next_query));
   }
   const auto end = checked_add(sequence.first_query, sequence.queries);
   if (!end || *end > inputs.tokens) {
-    return invalid(owner + "first_query + queries",
+    return invalid(where.name("first_query + queries"),
                    fmt::format("{} + {}", sequence.first_query, sequence.queries),
                    fmt::format("at most tokens ({})", inputs.tokens));
   }
-  if (auto s = check_position(owner + "query_position", sequence.query_position); !s) return s;
+  if (auto s = check_position(where, "query_position", sequence.query_position); !s) return s;
   const auto room = static_cast<std::uint64_t>(Limits::kPositionMax - sequence.query_position);
   if (sequence.queries <= room) return {};
-  return invalid(owner + "queries", sequence.queries,
+  return invalid(where.name("queries"), sequence.queries,
                  fmt::format("at most {} from position {}", room, sequence.query_position));
 }
 
@@ -194,9 +208,8 @@ Status check_sequences(const AttentionInputs& inputs) {
   std::uint64_t next_query = 0;
   for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
     const SequenceInputs& sequence = inputs.sequences[i];
-    const std::string owner = fmt::format("sequence {} ", i);
-    if (auto s = check_queries(inputs, sequence, next_query, owner); !s) return s;
-    if (auto s = check_spans(inputs, sequence, owner); !s) return s;
+    if (auto s = check_queries(inputs, sequence, next_query, Where{i}); !s) return s;
+    if (auto s = check_spans(inputs, i); !s) return s;
     next_query = sequence.first_query + sequence.queries;
   }
   return {};

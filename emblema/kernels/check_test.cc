@@ -143,6 +143,15 @@ TEST(CheckAttention, SpansInTheirBlocks) {
               HasSubstr("at most 0, 0 blocks of 16 rows"));
 }
 
+TEST(CheckAttention, ASpanWithoutRowsMayHoldAnything) {
+  EXPECT_EQ(refused([](Call& c) {
+              constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
+              c.spans.push_back({{}, kHuge, 0, kLast, kLast});
+              c.second().spans = c.spans;
+            }),
+            "accepted");
+}
+
 TEST(CheckAttention, SpansInOrder) {
   EXPECT_EQ(refused([](Call& c) { c.spans[1].position = 15; }),
             "Invalid: sequence 1 span 1 position + delta is 15; allowed: at least 16, where the "

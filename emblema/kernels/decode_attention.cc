@@ -76,6 +76,7 @@ class TileWalk {
     std::int64_t loaded_delta = 0;
     load_queries(tile, loaded_delta);
     for (const Span& span : spans) {
+      if (span.rows == 0) continue;  // its other fields mean nothing and were not checked
       const RowRange seen = look(tile, span);
       if (seen.is_empty()) continue;
       if (span.delta != loaded_delta) load_queries(tile, loaded_delta = span.delta);

@@ -67,7 +67,7 @@ TEST(ReferenceAttention, SplitAndMergedIsTheWhole) {
   const ReferenceRows rows = random_rows(shape, 37);
   const std::vector<double> q = numbers(6 * 24, 3);
   const Answer whole = ask(shape, rows, q, 36);
-  for (const std::size_t cut : {0, 1, 16, 36, 37}) {
+  for (const std::size_t cut : {0U, 1U, 16U, 36U, 37U}) {
     Answer merged = ask(shape, part_of(shape, rows, 0, cut), q, 36);
     const Answer more = ask(shape, part_of(shape, rows, cut, 37), q, 36);
     reference_merge(merged.out, merged.lse, more.out, more.lse);
@@ -88,7 +88,7 @@ TEST(ReferenceAttention, TheSinkIsOneMoreKeyWithoutAValueHoweverKeysAreSplit) {
     const double share = sum / (sum + std::exp(double{sinks[head]}));
     for (std::size_t c = 0; c < 8; ++c) by_definition[head * 8 + c] *= share;
   }
-  for (const std::size_t cut : {5, 20}) {
+  for (const std::size_t cut : {5U, 20U}) {
     Answer merged = ask(shape, part_of(shape, rows, 0, cut), q, 20);
     const Answer more = ask(shape, part_of(shape, rows, cut, 21), q, 20);
     reference_merge(merged.out, merged.lse, more.out, more.lse);
@@ -181,7 +181,7 @@ TEST(ReferenceAttention, SoftcapBoundsTheLogits) {
 TEST(ReferenceAttention, AQueryThatSeesNothingGivesZeroAndMinusInfinity) {
   const AttentionShape shape = grouped_shape(2, 1, 4, 3);
   const std::vector<double> q = numbers(8, 7);
-  for (const std::size_t rows : {0, 3}) {
+  for (const std::size_t rows : {0U, 3U}) {
     const Answer answer = ask(shape, random_rows(shape, rows), q, -1);
     EXPECT_EQ(answer.out, std::vector<double>(6, 0.0));
     EXPECT_EQ(answer.lse, std::vector<double>(2, -kInfinity));

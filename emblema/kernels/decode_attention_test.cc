@@ -163,6 +163,12 @@ TEST(DecodeAttention, ARaggedBatchWithEmptySequencesAndRowsOfNobody) {
   EXPECT_EQ(call.lse.back(), -std::numeric_limits<float>::infinity());
 }
 
+TEST(DecodeAttention, LongSequencesKeepTheBound) {
+  AttentionCase call(grouped_shape(2, 1, 16, 16), Encoding::kBf16, 64, 257);
+  call.add_plain_sequence(16'400, 1);
+  expect_reference(call, "16,400 rows");
+}
+
 // Large logits: e^z leaves fp32 without a running maximum.
 TEST(DecodeAttention, LogitsFarFromZero) {
   AttentionShape shape = grouped_shape(2, 1, 8, 8);

@@ -1,0 +1,214 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "emblema/report/chart.h"
+#include "emblema/report/chart_frame.h"
+#include "emblema/report/text.h"
+#include "emblema/report/theme.h"
+
+namespace emblema {
+namespace {
+
+constexpr std::size_t kPointsMax = 1000;
+
+class LineDrawing {
+ public:
+  LineDrawing(const LineChartData& data, const SvgOptions& options)
+      : data_(data), options_(options), edges_(chart_edges(options)) {}
+
+  std::string draw() {
+    ChartHead head{data_.title, data_.note, LegendKey::kLine};
+    for (const LineSeries& series : data_.series) {
+      head.legend.push_back(series.name);
+      for (const LinePoint& point : series.points) points_.push_back(point);
+    }
+    if (points_.empty()) return draw_no_data(head, options_);
+    top_px_ = draw_head(canvas_, head, options_) + 8;
+    place();
+    draw_axes();
+    for (std::size_t i = 0; i < data_.series.size(); ++i) draw_series(i);
+    draw_last_values();
+    double bottom = bottom_px_ + 22;
+    if (!data_.x_label.empty()) bottom = draw_x_label(bottom);
+    return canvas_.finish({.width_px = options_.width_px,
+                           .height_px = bottom + 2 + edges_.margin_px,
+                           .title = data_.title,
+                           .description = describe(),
+                           .standalone = options_.standalone});
+  }
+
+ private:
+  static Axis axis_of(Scale scale, Unit unit, double smallest, double largest,
+                      std::size_t ticks_max) {
+    if (scale == Scale::kLog2) return log2_axis(smallest, largest, unit, ticks_max);
+    return linear_axis(largest, unit, ticks_max);
+  }
+
+  void place() {
+    const auto [x_min, x_max] = std::minmax_element(points_.begin(), points_.end(),
+                                                    [](auto a, auto b) { return a.x < b.x; });
+    const auto [y_min, y_max] = std::minmax_element(points_.begin(), points_.end(),
+                                                    [](auto a, auto b) { return a.y < b.y; });
+    y_axis_ = axis_of(data_.y_scale, data_.y_unit, y_min->y, y_max->y, 7);
+    double ticks = 0;
+    for (const double tick : y_axis_.ticks) {
+      ticks = std::max(ticks, width_px(y_axis_.label(tick), kValuePx));
+    }
+    double values = 0;
+    for (const LineSeries& series : data_.series) {
+      if (series.points.empty()) continue;
+      const std::string last = format_value(series.points.back().y, data_.y_unit);
+      values = std::max(values, width_px(last, kValuePx));
+    }
+    left_px_ = edges_.left_px + ticks + 10;
+    right_px_ = edges_.right_px - values * 1.06 - 14;
+    bottom_px_ = top_px_ + (options_.width_px >= 560 ? 300 : 220);
+    const auto ticks_max =
+        static_cast<std::size_t>(std::clamp((right_px_ - left_px_) / 60, 3.0, 9.0));
+    x_axis_ = axis_of(data_.x_scale, data_.x_unit, x_min->x, x_max->x, ticks_max);
+  }
+
+  double x_px(double x) const { return left_px_ + x_axis_.position(x) * (right_px_ - left_px_); }
+  double y_px(double y) const { return bottom_px_ - y_axis_.position(y) * (bottom_px_ - top_px_); }
+
+  void tick_text(double x, double y, Anchor anchor, std::string_view text) {
+    canvas_.text({.x_px = x,
+                  .y_px = y,
+                  .size_px = kValuePx,
+                  .anchor = anchor,
+                  .classes = "em-muted",
+                  .fallback = kLightTheme.muted},
+                 text);
+  }
+
+  void draw_axes() {
+    for (const double tick : y_axis_.ticks) {
+      const double y = y_px(tick);
+      canvas_.grid_line(left_px_, y, right_px_, y, tick == y_axis_.low());
+      tick_text(left_px_ - 8, y + 4, Anchor::kEnd, y_axis_.label(tick));
+    }
+    for (const double tick : x_axis_.ticks) {
+      const double x = x_px(tick);
+      canvas_.grid_line(x, top_px_, x, bottom_px_, tick == x_axis_.low());
+      tick_text(x, bottom_px_ + 18, Anchor::kMiddle, x_axis_.label(tick));
+    }
+  }
+
+  double draw_x_label(double y) {
+    tick_text((left_px_ + right_px_) / 2, y + kLinePx, Anchor::kMiddle,
+              fit_text(clean_text(data_.x_label), kValuePx, edges_.right_px - edges_.left_px));
+    return y + kLinePx + 4;
+  }
+
+  void draw_series(std::size_t index) {
+    const LineSeries& series = data_.series[index];
+    std::string path;
+    for (const LinePoint& point : series.points) {
+      if (!path.empty()) path += ' ';
+      path += svg_number(x_px(point.x)) + "," + svg_number(y_px(point.y));
+    }
+    if (series.points.size() > 1) canvas_.polyline(path, index);
+    for (const LinePoint& point : series.points) {
+      canvas_.marker(
+          x_px(point.x), y_px(point.y), index,
+          fmt::format("{}, {}: {} ({})", series.name, format_value(point.x, data_.x_unit),
+                      format_value(point.y, data_.y_unit), format_exact(point.y, data_.y_unit)));
+    }
+  }
+
+  // The value at each line's end, pushed apart where lines end close together.
+  void draw_last_values() {
+    constexpr double kApartPx = 15;
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < data_.series.size(); ++i) {
+      if (!data_.series[i].points.empty()) order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return data_.series[a].points.back().y < data_.series[b].points.back().y;
+    });
+    double ceiling = bottom_px_ + kApartPx;
+    for (const std::size_t i : order) {
+      const LinePoint& last = data_.series[i].points.back();
+      const double y = std::min(y_px(last.y) + 4, ceiling - kApartPx);
+      ceiling = y;
+      canvas_.text(
+          {.x_px = x_px(last.x) + 9, .y_px = y, .size_px = kValuePx, .classes = "em-halo em-bold"},
+          format_value(last.y, data_.y_unit));
+    }
+  }
+
+  std::string describe() const {
+    std::string text = "Lines. ";
+    for (const LineSeries& series : data_.series) {
+      text += series.name + ":";
+      for (const LinePoint& point : series.points) {
+        text += fmt::format(" {} at {},", format_value(point.y, data_.y_unit),
+                            format_value(point.x, data_.x_unit));
+      }
+      text.back() = '.';
+      text += ' ';
+    }
+    text.pop_back();
+    return text;
+  }
+
+  const LineChartData& data_;
+  const SvgOptions& options_;
+  ChartEdges edges_;
+  SvgCanvas canvas_;
+  std::vector<LinePoint> points_;
+  Axis x_axis_;
+  Axis y_axis_;
+  double top_px_ = 0;
+  double bottom_px_ = 0;
+  double left_px_ = 0;
+  double right_px_ = 0;
+};
+
+Status check_coordinate(double value, Scale scale, std::string_view what) {
+  if (Status checked = check_value(value, what); !checked) return checked;
+  if (scale == Scale::kLinear || value > 0) return {};
+  return fail(ErrorCode::Invalid,
+              fmt::format("{} is {}; allowed on a logarithmic axis: above 0", what, value));
+}
+
+Status check_series(const LineChartData& data, const LineSeries& series) {
+  const std::string name =
+      fmt::format("chart '{}': series '{}'", clean_text(data.title), clean_text(series.name));
+  if (series.points.size() > kPointsMax) {
+    return fail(ErrorCode::Invalid, fmt::format("{}: point_count is {}; allowed: 0 to {}", name,
+                                                series.points.size(), kPointsMax));
+  }
+  for (std::size_t i = 0; i < series.points.size(); ++i) {
+    const LinePoint& point = series.points[i];
+    const std::string at = fmt::format("{}: point {}", name, i);
+    if (Status x = check_coordinate(point.x, data.x_scale, at + ": x"); !x) return x;
+    if (Status y = check_coordinate(point.y, data.y_scale, at + ": y"); !y) return y;
+    if (i > 0 && point.x <= series.points[i - 1].x) {
+      return fail(ErrorCode::Invalid, fmt::format("{}: x is {}; allowed: above {}, that of the "
+                                                  "point before",
+                                                  at, point.x, series.points[i - 1].x));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<LineChart> LineChart::of(LineChartData data) {
+  if (Status checked = check_series_count(data.title, data.series.size()); !checked) {
+    return propagate(checked);
+  }
+  for (const LineSeries& series : data.series) {
+    if (Status checked = check_series(data, series); !checked) return propagate(checked);
+  }
+  return LineChart(std::move(data));
+}
+
+std::string LineChart::to_svg(const SvgOptions& options) const {
+  check_options(options);
+  return LineDrawing(data_, options).draw();
+}
+
+}  // namespace emblema

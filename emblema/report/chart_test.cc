@@ -8,7 +8,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "emblema/report/text.h"
-#include "emblema/report/xml_test.h"
+#include "emblema/report/xml_testing.h"
 
 namespace emblema {
 namespace {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "emblema/report/xml_test.h"
+#include "emblema/report/xml_testing.h"
 
 namespace emblema {
 namespace {

@@ -40,7 +40,7 @@ p{margin:0 0 14px;max-width:70ch}
 dt{color:var(--em-muted);font-size:.84rem;line-height:1.35}
 dd{margin:0;font-weight:550;font-variant-numeric:tabular-nums}
 .scroll{background:linear-gradient(to left,
-  var(--em-card),transparent) right/36px 100% no-repeat local,linear-gradient(to left,
+  var(--em-card) 14px,transparent) right/42px 100% no-repeat local,linear-gradient(to left,
   var(--em-shade),transparent) right/14px 100% no-repeat scroll,var(--em-card);overflow-x:auto;
   -webkit-overflow-scrolling:touch;overflow-wrap:normal}
 .scroll:focus-visible{outline:2px solid var(--em-accent);outline-offset:2px}

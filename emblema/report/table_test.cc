@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "emblema/report/text.h"
-#include "emblema/report/xml_test.h"
+#include "emblema/report/xml_testing.h"
 
 namespace emblema {
 namespace {

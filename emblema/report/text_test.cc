@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "emblema/report/xml_test.h"
+#include "emblema/report/xml_testing.h"
 
 namespace emblema {
 namespace {

@@ -16,8 +16,8 @@ namespace {
 
 using Regions = std::vector<EntryRegion>;
 
-constexpr std::uint32_t kCsaRatio = 4;
-constexpr std::uint32_t kHcaRatio = 128;
+constexpr std::uint64_t kCsaRatio = 4;  // tokens per entry
+constexpr std::uint64_t kHcaRatio = 128;
 
 // A window as long as the longest position never hides anything: the layer is a full one.
 std::uint64_t binding_window(const ModelConfig& model, const LayerFacts& layer) {

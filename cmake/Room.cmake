@@ -4,7 +4,7 @@
 #   x_concurrency_test.cc  <room>_concurrency_test, label fast-concurrency: also run under TSan
 #   x_slow_test.cc         <room>_slow_test, label slow
 #   x_torture_test.cc      <room>_torture_test, label torture: `make torture` only
-#   x_testing.h            code that tests share; never installed
+#   x_testing.h, x_test.h  code that tests share; never installed
 #   x_fuzz.cc              a fuzz target of its own (label fuzz-smoke; libFuzzer with preset fuzz)
 function(emblema_room folder)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)

@@ -3,6 +3,7 @@
 
 #include "emblema/contract/bytes.h"
 #include "emblema/contract/ids.h"
+#include "emblema/model/model_config.h"
 
 int main() {
   const auto bytes = emblema::parse_bytes("1.5TiB");
@@ -11,5 +12,12 @@ int main() {
     return 1;
   }
   std::cout << *bytes << '\n' << emblema::sha256({}).hex() << '\n';
+
+  const auto model = emblema::load_model_config("deepseek-v3");
+  if (!model) {
+    std::cerr << model.error().describe() << '\n';
+    return 1;
+  }
+  std::cout << model->num_hidden_layers << " layers, latent rank " << model->kv_lora_rank << '\n';
   return 0;
 }

@@ -76,6 +76,7 @@ Status AbsorbedWeights::output(std::span<const float> result, std::span<float> o
                 fmt::format("result has {} numbers and out {}; allowed: n x {} and n x {}",
                             result.size(), out.size(), width_, hidden_));
   }
+  if (count == 0) return {};
   multiply_by_transpose({result.data(), count, width_, width_},
                         {product_.data(), hidden_, width_, width_},
                         {out.data(), count, hidden_, hidden_}, GemmSum::kReplace, threads_);

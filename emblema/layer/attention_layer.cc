@@ -144,14 +144,15 @@ Result<Projection> AttentionLayer::project(std::span<const float> hidden,
   if (negative != positions.end()) {
     return fail(ErrorCode::Invalid, fmt::format("position is {}; allowed: at least 0", *negative));
   }
-  project_queries(hidden, count, scratch);
-  project_rows(hidden, count, scratch);
-  rotate(positions, scratch);
-
   Projection projection;
   projection.count = count;
   projection.query_dim = dims_.query_dim(form);
   projection.row_elements = dims_.row_elements();
+  if (count == 0) return projection;
+
+  project_queries(hidden, count, scratch);
+  project_rows(hidden, count, scratch);
+  rotate(positions, scratch);
   projection.rows = {scratch.rows.data(), count * projection.row_elements};
   const std::uint64_t query_count = count * dims_.query_heads * projection.query_dim;
   if (dims_.is_latent() && form == AttentionForm::kAbsorbed) {
@@ -174,6 +175,7 @@ Status AttentionLayer::output(std::span<const float> result, AttentionForm form,
                 fmt::format("result has {} numbers and out {}; allowed: n x {} x {} and n x {}",
                             result.size(), out.size(), dims_.query_heads, from_dim, dims_.hidden));
   }
+  if (count == 0) return {};
   const std::uint64_t width = dims_.query_heads * dims_.value_dim;
   const float* heads = result.data();
   if (dims_.is_latent() && form == AttentionForm::kAbsorbed) {

@@ -342,6 +342,8 @@ TEST(AttentionLayer, InputsThatDoNotFitAreNamed) {
   EXPECT_THAT(projected(48, {0}), HasSubstr("hidden has 48 numbers"));
   EXPECT_THAT(projected(48, {0, -1}), HasSubstr("position is -1"));
   EXPECT_EQ(projected(0, {}), "accepted");
+  EXPECT_TRUE(layer.output({}, AttentionForm::kAbsorbed, {}, scratch));
+  EXPECT_TRUE(AbsorbedWeights::from(layer).value().output({}, {}));
   std::vector<float> out(24);
   EXPECT_THAT(layer.output(std::span(hidden).first(47), AttentionForm::kAbsorbed, out, scratch)
                   .error()

@@ -51,9 +51,9 @@ void check_product(std::uint64_t m, std::uint64_t n, std::uint64_t k, bool trans
 }
 
 TEST(Gemm, EqualsNaiveSumsAtRaggedSizes) {
-  for (const std::uint64_t m : {1, 2, 7, 33}) {
-    for (const std::uint64_t n : {1, 3, 16, 65}) {
-      for (const std::uint64_t k : {1, 5, 64, 129}) {
+  for (const std::uint64_t m : {1U, 2U, 7U, 33U}) {
+    for (const std::uint64_t n : {1U, 3U, 16U, 65U}) {
+      for (const std::uint64_t k : {1U, 5U, 64U, 129U}) {
         for (const bool transpose : {false, true}) {
           check_product(m, n, k, transpose, GemmSum::kReplace, 1);
           check_product(m, n, k, transpose, GemmSum::kAdd, 1);
@@ -73,7 +73,7 @@ TEST(Gemm, ThreadCountChangesNoBit) {
   const Stored b(1153, 300, 300, 4);
   std::vector<float> one(70 * 1153);
   multiply_by_transpose(a.view, b.view, {one.data(), 70, 1153, 1153}, GemmSum::kReplace, 1);
-  for (const std::uint32_t threads : {2, 3, 4}) {
+  for (const std::uint32_t threads : {2U, 3U, 4U}) {
     std::vector<float> many(one.size());
     multiply_by_transpose(a.view, b.view, {many.data(), 70, 1153, 1153}, GemmSum::kReplace,
                           threads);

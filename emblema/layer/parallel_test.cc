@@ -11,8 +11,8 @@ namespace emblema {
 namespace {
 
 TEST(RunParts, EveryPartOnceWhateverTheThreads) {
-  for (const std::uint32_t threads : {1, 2, 3, 8}) {
-    for (const std::uint64_t parts : {0, 1, 2, 7, 64}) {
+  for (const std::uint32_t threads : {1U, 2U, 3U, 8U}) {
+    for (const std::uint64_t parts : {0U, 1U, 2U, 7U, 64U}) {
       std::vector<std::atomic<int>> calls(parts);
       run_parts(threads, parts, [&](std::uint64_t part) { ++calls[part]; });
       for (const std::atomic<int>& count : calls) ASSERT_EQ(count, 1);

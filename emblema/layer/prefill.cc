@@ -385,7 +385,7 @@ Status prefill_by_gemm(const AttentionLayer& layer, AttentionForm form,
                        const PagedRows& rows, std::span<float> out, std::span<float> lse,
                        PrefillScratch& scratch) {
   Status checked = check_inputs(layer, form, queries, sequence, rows, out.size(), lse.size());
-  if (!checked) return checked;
+  if (!checked || sequence.queries == 0) return checked;
   const LayerDims& dims = layer.dims();
   const std::uint64_t first = sequence.first_query * dims.query_heads;
   const std::uint64_t count = sequence.queries * dims.query_heads;

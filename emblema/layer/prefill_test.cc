@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "emblema/kernels/attention.h"
 #include "emblema/layer/prefill_case_testing.h"
 
 namespace emblema {
@@ -29,7 +30,7 @@ void check_prompt(const Made& made, std::uint64_t count, Encoding encoding) {
 }
 
 TEST(Prefill, ExpandedAndAbsorbedAreTheDefinitionInDouble) {
-  for (const std::uint64_t count : {1, 2, 5, 37}) {
+  for (const std::uint64_t count : {1U, 2U, 5U, 37U}) {
     check_prompt(latent(), count, Encoding::kBf16);
     check_prompt(grouped(), count, Encoding::kBf16);
     check_prompt(latent(), count, Encoding::kFp16);
@@ -99,7 +100,7 @@ TEST(Prefill, WindowOfFourSeesFourKeysNotFive) {
   const std::vector<Span> spans = {{pages.order(), 0, 6, 0, 0}};
   const std::vector<float> zeros(6, 0.0F);
   const std::vector<double> expected = {0, 0.5, 1, 1.5, 2.5, 3.5};
-  for (const std::uint64_t chunk : {1, 2, 3, 6}) {
+  for (const std::uint64_t chunk : {1U, 2U, 3U, 6U}) {
     for (std::uint64_t first = 0; first < 6; first += chunk) {
       const Outcome outcome = run(layer, AttentionForm::kExpanded, std::span(zeros).first(chunk),
                                   spans, static_cast<std::int64_t>(first), pages.paged());
@@ -192,6 +193,15 @@ TEST(Prefill, QueryWithNothingVisibleIsZeroAndMinusInfinity) {
   for (const float value : alone.lse) EXPECT_EQ(value, kNothing);
 }
 
+TEST(Prefill, NoQueriesIsNoWork) {
+  const AttentionLayer layer = latent().make();
+  const std::vector<float> row(20, 1.0F);
+  const Pages pages(row, 20, Encoding::kBf16);
+  const std::vector<Span> spans = {{pages.order(), 0, 1, 0, 0}};
+  const Outcome outcome = run(layer, AttentionForm::kExpanded, {}, spans, 1, pages.paged());
+  EXPECT_TRUE(outcome.out.empty());
+}
+
 TEST(Prefill, WritesOnlyItsOwnQueries) {
   const AttentionLayer layer = grouped().make();
   const Prompt prompt = project(layer, 5, 0, Encoding::kBf16, 51);
@@ -212,6 +222,34 @@ TEST(Prefill, WritesOnlyItsOwnQueries) {
   EXPECT_EQ(lse[11], 99.0F);
   EXPECT_NE(lse[12], 99.0F);
   EXPECT_EQ(lse[24], 99.0F);
+}
+
+// Two ways to one number: the decode kernel over the same pages, by the layer's own shape.
+TEST(Prefill, AgreesWithTheDecodeKernel) {
+  for (Made made : {latent(), grouped()}) {
+    made.layer.window_tokens = 11;
+    made.layer.softcap = 2;
+    made.layer.has_sinks = true;
+    const AttentionLayer layer = made.make();
+    const Prompt prompt = project(layer, 21, 0, Encoding::kBf16, 91);
+    const Pages pages(prompt.rows, layer.dims().row_elements(), Encoding::kBf16);
+    const std::vector<Span> spans = {{pages.order(), 0, 21, 0, 9}};
+    const AttentionForm form = AttentionForm::kAbsorbed;
+    const Outcome outcome = run(layer, form, prompt.absorbed, spans, 9, pages.paged());
+    const SequenceInputs sequence{spans, 0, 21, 9};
+    AttentionInputs inputs;
+    inputs.shape = layer.shape();
+    inputs.rows = pages.paged();
+    inputs.q = prompt.absorbed.data();
+    inputs.tokens = 21;
+    inputs.sequences = {&sequence, 1};
+    inputs.sinks = layer.sinks();
+    std::vector<float> out(outcome.out.size());
+    std::vector<float> lse(outcome.lse.size());
+    ASSERT_TRUE(decode_attention(inputs, out, lse));
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], outcome.out[i], kTolerance);
+    for (std::size_t i = 0; i < lse.size(); ++i) ASSERT_NEAR(lse[i], outcome.lse[i], kTolerance);
+  }
 }
 
 // The head counts and widths of DeepSeek-V3, over more keys than a tile holds.

@@ -7,52 +7,12 @@
 #include <fmt/format.h>
 
 #include "emblema/contract/check.h"
+#include "emblema/layout/convert.h"
 
 namespace emblema {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "rows are little-endian");
-
-std::uint16_t bf16_from(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  // A NaN whose payload sits in the low half would round to infinity: keep it quiet.
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-  const std::uint32_t tie = (bits >> 16) & 1U;
-  return static_cast<std::uint16_t>((bits + 0x7fffU + tie) >> 16);
-}
-
-float float_from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
-std::uint16_t fp16_from(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
-  const std::uint32_t magnitude = bits & 0x7fffffffU;
-  if (magnitude > 0x7f800000U) {
-    return static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13) & 0x1ffU));
-  }
-  if (magnitude >= 0x47800000U) return static_cast<std::uint16_t>(sign | 0x7c00U);  // >= 65536
-  if (magnitude < 0x38800000U) {  // below 2^-14: subnormal, in units of 2^-24
-    // Adding 0.5 leaves those units in the low mantissa bits, rounded by the hardware.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
-    return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) & 0x7ffU));
-  }
-  const std::uint32_t tie = (magnitude >> 13) & 1U;
-  const std::uint32_t rounded = magnitude + 0xfffU + tie - (112U << 23);  // bias 127 to 15
-  return static_cast<std::uint16_t>(sign | (rounded >> 13));
-}
-
-float float_from_fp16(std::uint16_t bits) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
-  const std::uint32_t magnitude = bits & 0x7fffU;
-  if (magnitude >= 0x7c00U) {
-    return std::bit_cast<float>(sign | 0x7f800000U | ((magnitude & 0x3ffU) << 13));
-  }
-  if (magnitude >= 0x400U) return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));
-  const float subnormal = static_cast<float>(magnitude) * 0x1p-24F;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(subnormal));
-}
 
 template <class Convert>
 void encode_16(std::span<const float> row, std::byte* to, Convert convert) {
@@ -77,9 +37,9 @@ void encode_row(std::span<const float> row, std::byte* to, Encoding encoding) {
   if (encoding == Encoding::kFp32) {
     std::memcpy(to, row.data(), row.size_bytes());
   } else if (encoding == Encoding::kBf16) {
-    encode_16(row, to, bf16_from);
+    encode_16(row, to, bf16_from_fp32);
   } else {
-    encode_16(row, to, fp16_from);
+    encode_16(row, to, fp16_from_fp32);
   }
 }
 
@@ -127,10 +87,10 @@ void decode_row_values(const std::byte* row, Encoding encoding, std::span<float>
       std::memcpy(out.data(), row, out.size_bytes());
       return;
     case Encoding::kBf16:
-      decode_16(row, out, float_from_bf16);
+      decode_16(row, out, fp32_from_bf16);
       return;
     case Encoding::kFp16:
-      decode_16(row, out, float_from_fp16);
+      decode_16(row, out, fp32_from_fp16);
       return;
     default:
       EMBLEMA_CHECK(false, "rows are stored as fp32, fp16 or bf16");

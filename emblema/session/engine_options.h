@@ -16,7 +16,7 @@ struct EngineIdentity {
 
 struct EngineOptions {
   std::uint64_t pool_bytes = 0;  // memory that kernels read; divided by plan_pool()
-  EngineIdentity identity;
+  EngineIdentity identity = {};
 
   std::uint64_t sequence_tokens = 0;  // length that the division is made for; 0: as plan_pool says
   std::uint64_t max_sequences = 16;

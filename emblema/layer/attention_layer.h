@@ -29,7 +29,7 @@ namespace emblema {
 
 struct LayerOptions {
   std::uint64_t seed = 0;     // of the weights; layers of one stack differ by their index
-  std::uint32_t threads = 1;  // of every matrix product of this layer
+  std::uint32_t threads = 1;  // of its products and prefills; they live for one call
 };
 
 // Memory that calls reuse. It grows to the largest call: about

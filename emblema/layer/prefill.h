@@ -9,9 +9,9 @@
 // A span with delta != 0 is read with the queries' rotary channels turned by -delta; its bytes are
 // left as they are (layout/rope_table.h).
 //
-// Which form: one key expanded costs what absorption saves on some number of queries; see
-// prefill_cost. The layer's threads share the heads; bits do not depend on their number. One call
-// at a time per scratch.
+// Few queries over many keys are cheaper absorbed, long chunks expanded: prefill_cost says. The
+// layer's threads share the heads; bits do not depend on their number. One call at a time per
+// scratch.
 #pragma once
 
 #include <cstdint>

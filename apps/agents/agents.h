@@ -58,6 +58,15 @@ struct WayReport {
   double max_reference_difference = 0;
 };
 
+// Bytes of one token over all layers, as this model keeps it and as other attention would, with the
+// same number type: MHA keeps 2 x heads x value head dim, GQA-8 keeps 2 x 8 x value head dim.
+struct SizeRatios {
+  Rational bytes;
+  Rational mha_bytes;
+  Rational gqa8_bytes;
+};
+SizeRatios size_ratios(const ModelGeometry& geometry);
+
 struct AgentsReport {
   std::string model;
   std::string attention;
@@ -67,9 +76,7 @@ struct AgentsReport {
   std::uint64_t document_tokens = 0;
   std::uint64_t total_tokens = 0;  // of all agents, as if nothing were shared
   std::uint64_t block_tokens = 0;
-  Rational bytes_per_token;       // of these layers
-  Rational mha_bytes_per_token;   // 2 x heads x value head dim, same type
-  Rational gqa8_bytes_per_token;  // 2 x 8 x value head dim
+  SizeRatios per_token;
   double ratio_to_mha = 0;
   double ratio_to_gqa8 = 0;
   bool huge_pages = false;

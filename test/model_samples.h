@@ -19,6 +19,7 @@ inline ModelConfig grouped(std::string name, std::uint32_t layers, std::uint32_t
   model.num_hidden_layers = layers;
   model.num_attention_heads = query_heads;
   LayerFacts layer;
+  layer.num_attention_heads = query_heads;
   layer.num_key_value_heads = kv_heads;
   layer.head_dim = head_dim;
   layer.v_head_dim = head_dim;
@@ -43,6 +44,7 @@ inline ModelConfig gpt_oss_120b() {
   ModelConfig model = grouped("gpt-oss-120b", 36, 64, 8, 64);
   model.max_positions = 131'072;
   model.has_attention_sinks = true;
+  for (LayerFacts& layer : model.layers) layer.has_sinks = true;
   for (std::size_t i = 0; i < model.layers.size(); i += 2) set_window(&model.layers[i], 128);
   return model;
 }
@@ -60,6 +62,7 @@ inline ModelConfig latent(std::string name, std::uint32_t layers, std::uint32_t 
   model.qk_rope_head_dim = 64;
   model.v_head_dim = 128;
   LayerFacts layer;
+  layer.num_attention_heads = heads;
   layer.rope.rotary_dim = 64;
   layer.rope.interleaved = true;
   model.layers.assign(layers, layer);
@@ -109,6 +112,8 @@ inline ModelConfig deepseek_v4(std::string name, std::uint32_t layers, std::uint
   model.has_attention_sinks = true;
   for (std::uint32_t i = 0; i < layers; ++i) {
     LayerFacts layer;
+    layer.num_attention_heads = heads;
+    layer.has_sinks = true;
     set_window(&layer, 128);
     layer.head_dim = 512;
     layer.compress_ratio = i < 2 ? first_ratio : i % 2 == 0 ? 4 : 128;

@@ -31,7 +31,12 @@ Change in_rope(std::function<void(RopeFacts*)> change) {
 const std::map<std::string, Change>& changes_that_matter() {
   static const std::map<std::string, Change> changes = {
       {"hidden_size", [](ModelConfig* m) { m->hidden_size += 1; }},
-      {"num_attention_heads", [](ModelConfig* m) { m->num_attention_heads += 1; }},
+      {"num_attention_heads",
+       [](ModelConfig* m) {
+         m->num_attention_heads += 1;
+         for (LayerFacts& layer : m->layers) layer.num_attention_heads += 1;
+       }},
+      {"heads of one layer", in_layer(60, [](LayerFacts* l) { l->num_attention_heads -= 1; })},
       {"fewer layers",
        [](ModelConfig* m) {
          m->layers.pop_back();
@@ -49,7 +54,8 @@ const std::map<std::string, Change>& changes_that_matter() {
       {"rms_norm_eps", [](ModelConfig* m) { m->rms_norm_eps = 1e-5; }},
       {"query_pre_attn_scalar", [](ModelConfig* m) { m->query_pre_attn_scalar = 192; }},
       {"attn_logit_softcapping", [](ModelConfig* m) { m->attn_logit_softcapping = 50; }},
-      {"sinks", [](ModelConfig* m) { m->has_attention_sinks = true; }},
+      {"sinks of one layer", in_layer(60, [](LayerFacts* l) { l->has_sinks = true; })},
+      {"sinks elsewhere", in_layer(59, [](LayerFacts* l) { l->has_sinks = true; })},
       {"window", in_layer(60, [](LayerFacts* l) { samples::set_window(l, 128); })},
       {"another window", in_layer(60, [](LayerFacts* l) { samples::set_window(l, 129); })},
       {"window elsewhere", in_layer(59, [](LayerFacts* l) { samples::set_window(l, 128); })},

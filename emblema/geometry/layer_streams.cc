@@ -82,9 +82,9 @@ class LayerBuilder {
     LayerGeometry layer;
     layer.index = index;
     layer.is_draft = is_draft;
-    layer.query_heads = model_.num_attention_heads;
+    layer.query_heads = facts.num_attention_heads;
     layer.softcap = model_.attn_logit_softcapping.value_or(0);
-    layer.has_sinks = model_.has_attention_sinks;
+    layer.has_sinks = facts.has_sinks;
     layer.has_rope = facts.has_rope;
     if (facts.has_rope) layer.rope = facts.rope;
     layer.max_positions = model_.max_positions;
@@ -124,7 +124,7 @@ class LayerBuilder {
 
   Status grouped(const LayerFacts& facts, LayerGeometry* layer) const {
     const std::uint32_t heads = facts.num_key_value_heads;
-    layer->kind = heads == model_.num_attention_heads ? "mha" : heads == 1 ? "mqa" : "gqa";
+    layer->kind = heads == facts.num_attention_heads ? "mha" : heads == 1 ? "mqa" : "gqa";
     layer->kv_heads = heads;
     layer->key_dim = facts.head_dim;
     layer->value_dim = facts.v_head_dim;

@@ -26,9 +26,8 @@ Status check_width(std::string_view field, std::uint64_t value) {
   return in_range(field, value, 1, ConfigLimits::kWidthMax);
 }
 
-Status check_grouped_layer(const ModelConfig& model, const LayerFacts& layer,
-                           const std::string& where) {
-  const std::uint32_t heads = model.num_attention_heads;
+Status check_grouped_layer(const LayerFacts& layer, const std::string& where) {
+  const std::uint32_t heads = layer.num_attention_heads;
   const std::string field = where + "num_key_value_heads";
   if (const auto ok = in_range(field, layer.num_key_value_heads, 1, heads); !ok) return ok;
   if (heads % layer.num_key_value_heads != 0) {
@@ -70,12 +69,18 @@ Status check_layer(const ModelConfig& model, const LayerFacts& layer, std::size_
     return fail(ErrorCode::Invalid,
                 fmt::format("{}window_tokens is 0; allowed: at least 1", where));
   }
+  // Per layer, because some models widen with depth (OpenELM) or by kind of layer (MiMo-V2).
+  if (const auto ok = in_range(where + "num_attention_heads", layer.num_attention_heads, 1,
+                               model.num_attention_heads);
+      !ok) {
+    return ok;
+  }
   if (layer.has_indexer) {
     if (const auto ok = check_width("index_head_dim", model.index_head_dim); !ok) return ok;
   }
   switch (model.family) {
     case AttentionFamily::kGrouped:
-      return check_grouped_layer(model, layer, where);
+      return check_grouped_layer(layer, where);
     case AttentionFamily::kLatent:
       return {};  // its widths are the model's
     case AttentionFamily::kCompressed:

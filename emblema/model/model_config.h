@@ -33,7 +33,7 @@ enum class LayerReach { kFull, kWindow };
 struct LayerFacts {
   LayerReach reach = LayerReach::kFull;
   std::uint32_t window_tokens = 0;        // with kWindow: W >= 1, else 0
-  std::uint32_t num_attention_heads = 0;  // query heads of this layer; most models: all the same
+  std::uint32_t num_attention_heads = 0;  // query heads of this layer, at least 1
   std::uint32_t num_key_value_heads = 0;  // kGrouped: 1 ... num_attention_heads
   std::uint32_t head_dim = 0;             // kGrouped: width of a key; kCompressed: of an entry
   std::uint32_t v_head_dim = 0;           // kGrouped: width of a value

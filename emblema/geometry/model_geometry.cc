@@ -164,6 +164,14 @@ Result<std::uint64_t> ModelGeometry::bytes_per_sequence(std::uint64_t tokens) co
                    });
 }
 
+Result<std::uint64_t> ModelGeometry::growing_bytes_per_sequence(std::uint64_t tokens) const {
+  return sum_bytes(layers_, fmt::format("growing bytes of one sequence of {} tokens", tokens),
+                   [tokens](const Stream& stream) -> Result<std::uint64_t> {
+                     if (stream.retention != Retention::kGrowing) return 0;
+                     return stream.payload_bytes(tokens);
+                   });
+}
+
 Result<std::uint64_t> ModelGeometry::fixed_bytes_per_sequence() const {
   return sum_bytes(layers_, "window bytes of one sequence",
                    [](const Stream& stream) -> Result<std::uint64_t> {

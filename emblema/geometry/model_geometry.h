@@ -80,6 +80,7 @@ class ModelGeometry {
   // Exact accounting, one sequence, one rank, payload: no rounding to blocks, no padding.
   Result<Rational> growing_bytes_per_token() const;
   Result<std::uint64_t> bytes_per_sequence(std::uint64_t tokens) const;  // growing + windows
+  Result<std::uint64_t> growing_bytes_per_sequence(std::uint64_t tokens) const;
   Result<std::uint64_t> fixed_bytes_per_sequence() const;  // the cap that windows reach
   Result<std::uint64_t> state_bytes_per_sequence() const;  // compressor and recurrent state
 

@@ -45,7 +45,10 @@ Result<LengthBytes> bytes_at(const ModelGeometry& geometry, const ModelLayout& l
   if (!payload) return propagate(payload);
   const auto allocated = layout.allocated_bytes_per_sequence(tokens);
   if (!allocated) return propagate(allocated);
+  const auto growing = geometry.growing_bytes_per_sequence(tokens);
+  if (!growing) return propagate(growing);
   at.payload_bytes = *payload;
+  at.growing_bytes = *growing;
   at.allocated_bytes = *allocated;
   if (sequences == 0) return at;
   const std::string what = fmt::format("bytes of {} sequences of {} tokens", sequences, tokens);
@@ -151,8 +154,16 @@ Result<LayerCapacity> layer_capacity(const LayerGeometry& layer) {
   return capacity;
 }
 
-// What the pool's division assumed without being told.
-void note_assumptions(const Deployment& deployment, const RankCapacity& rank, CapacityPlan* plan) {
+// What was asked beyond what the model is made for, and what the pool's division assumed without
+// being told.
+void note_assumptions(const Deployment& deployment, const RankCapacity& rank,
+                      std::uint64_t max_positions, CapacityPlan* plan) {
+  const auto longest = std::max_element(deployment.at_tokens.begin(), deployment.at_tokens.end());
+  if (max_positions > 0 && longest != deployment.at_tokens.end() && *longest > max_positions) {
+    plan->notes.push_back(
+        fmt::format("a sequence of {} tokens is longer than the model's {} positions", *longest,
+                    max_positions));
+  }
   if (!rank.pool) return;
   if (deployment.context_tokens == 0) {
     plan->notes.push_back(
@@ -175,11 +186,28 @@ bool has_index_keys(const ModelGeometry& geometry) {
   return false;
 }
 
+std::vector<PageCapacity> page_sizes_of(const BlockLayout& group) {
+  std::vector<PageCapacity> sizes;
+  for (const StreamPage& page : group.pages) {
+    const auto same = std::find_if(sizes.begin(), sizes.end(), [&page](const PageCapacity& size) {
+      return size.page_bytes == page.page_bytes;
+    });
+    if (same == sizes.end()) {
+      sizes.push_back({page.page_bytes, 1});
+    } else {
+      ++same->pages;
+    }
+  }
+  return sizes;
+}
+
 void describe_layout(const ModelLayout& layout, CapacityPlan* plan) {
   plan->profile = layout.profile;
+  plan->arena_slot_bytes = layout.arena.slot_bytes;
   for (const BlockLayout& group : layout.groups) {
     plan->groups.push_back({group.group_name, group.retention, group.window_tokens,
-                            group.block_tokens, group.block_bytes, group.pages.size()});
+                            group.block_tokens, group.block_bytes, group.pages.size(),
+                            page_sizes_of(group)});
   }
   if (!layout.groups.empty()) plan->block_tokens = layout.groups.front().block_tokens;
 }
@@ -211,7 +239,7 @@ Result<CapacityPlan> plan_capacity(const ModelConfig& model, const Deployment& d
   describe_layout(*layout, &plan);
   auto rank = plan_rank(*geometry, *layout, deployment);
   if (!rank) return propagate(rank);
-  note_assumptions(deployment, *rank, &plan);
+  note_assumptions(deployment, *rank, model.max_positions, &plan);
   plan.ranks.push_back(std::move(*rank));
   for (const LayerGeometry& layer : geometry->layers()) {
     auto capacity = layer_capacity(layer);

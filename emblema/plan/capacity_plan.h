@@ -46,6 +46,7 @@ struct Deployment {
 struct LengthBytes {
   std::uint64_t tokens = 0;
   std::uint64_t payload_bytes = 0;    // one sequence
+  std::uint64_t growing_bytes = 0;    // of the payload, what is not a window
   std::uint64_t allocated_bytes = 0;  // one sequence
   // All `Deployment::sequences` together; present where that was given.
   std::optional<std::uint64_t> payload_bytes_total;
@@ -64,6 +65,12 @@ struct RankCapacity {
   std::optional<PoolPlanOptions> pool_options;  // what an engine must be given to divide like this
 };
 
+// Pages of one size in a block.
+struct PageCapacity {
+  std::uint64_t page_bytes = 0;
+  std::uint64_t pages = 0;
+};
+
 struct GroupCapacity {
   std::string name;
   Retention retention = Retention::kGrowing;
@@ -71,6 +78,7 @@ struct GroupCapacity {
   std::uint64_t block_tokens = 0;
   std::uint64_t block_bytes = 0;
   std::uint64_t pages = 0;
+  std::vector<PageCapacity> page_sizes;  // of these, in order of first appearance
 };
 
 struct StreamCapacity {
@@ -100,7 +108,8 @@ struct CapacityPlan {
   std::string profile;
   std::uint64_t block_tokens = 0;  // of the first group; 0 where nothing is paged
   std::vector<GroupCapacity> groups;
-  std::vector<RankCapacity> ranks;  // ranks[0] bounds the answer
+  std::uint64_t arena_slot_bytes = 0;  // of each sequence, beside its blocks; 0: no arena streams
+  std::vector<RankCapacity> ranks;     // ranks[0] bounds the answer
   std::vector<LayerCapacity> layers;
   std::vector<std::string> notes;  // what was assumed: the model's notes and the plan's own
 };

@@ -86,6 +86,9 @@ TEST(CapacityPlan, WindowsByLayerAndByLength) {
   ASSERT_EQ(plan.groups.size(), 2u);
   EXPECT_EQ(plan.groups[1].name, "window 128");
   EXPECT_EQ(plan.groups[1].pages, 18u);
+  ASSERT_EQ(plan.groups[1].page_sizes.size(), 1u);
+  EXPECT_EQ(plan.groups[1].page_sizes[0].page_bytes, 16u * 2048);
+  EXPECT_EQ(plan.groups[1].page_sizes[0].pages, 18u);
 }
 
 TEST(CapacityPlan, ManyLongSequencesAreExactAndNeverWrap) {
@@ -100,6 +103,14 @@ TEST(CapacityPlan, ManyLongSequencesAreExactAndNeverWrap) {
                                    HasSubstr("does not fit 64 bits")));
 }
 
+TEST(CapacityPlan, LengthsBeyondTheModelsPositionsAreAnsweredAndNoted) {
+  const auto notes_at = [](std::uint64_t tokens) {
+    return plan_of(samples::llama_3_70b(), {.at_tokens = {1, tokens}}).notes;
+  };
+  EXPECT_THAT(notes_at(8192), testing::IsEmpty());
+  EXPECT_THAT(notes_at(8193), testing::ElementsAre(AllOf(HasSubstr("8193"), HasSubstr("8192"))));
+}
+
 TEST(CapacityPlan, DeepseekV4ProAtAMillionTokens) {
   const CapacityPlan plan = plan_of(samples::deepseek_v4_pro(), {.at_tokens = {1'048'576}});
   const RankCapacity& rank = plan.ranks[0];
@@ -107,7 +118,9 @@ TEST(CapacityPlan, DeepseekV4ProAtAMillionTokens) {
   EXPECT_EQ(rank.growing_bytes_per_token, Rational(9848));
   EXPECT_EQ(rank.fixed_bytes_per_sequence, 7'995'392u);
   EXPECT_EQ(rank.state_bytes_per_sequence, 18'710'528u);
+  EXPECT_EQ(rank.at[0].growing_bytes, 10'326'376'448u);
   EXPECT_EQ(rank.at[0].payload_bytes, 10'326'376'448u + 7'995'392u);
+  EXPECT_EQ(plan.arena_slot_bytes, 26'705'920u);
   EXPECT_EQ(rank.at[0].allocated_bytes, 10'326'376'448u + 26'705'920u);
   EXPECT_EQ(format_bytes(10'326'376'448u), "9.617 GiB");
   EXPECT_EQ(plan.indexer_dtype, IndexerDtype::kBf16);

@@ -1,6 +1,7 @@
 #include "emblema/plan/capacity_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -188,15 +189,11 @@ bool has_index_keys(const ModelGeometry& geometry) {
 
 std::vector<PageCapacity> page_sizes_of(const BlockLayout& group) {
   std::vector<PageCapacity> sizes;
+  std::map<std::uint64_t, std::size_t> known;
   for (const StreamPage& page : group.pages) {
-    const auto same = std::find_if(sizes.begin(), sizes.end(), [&page](const PageCapacity& size) {
-      return size.page_bytes == page.page_bytes;
-    });
-    if (same == sizes.end()) {
-      sizes.push_back({page.page_bytes, 1});
-    } else {
-      ++same->pages;
-    }
+    const auto [size, is_new] = known.emplace(page.page_bytes, sizes.size());
+    if (is_new) sizes.push_back({page.page_bytes, 0});
+    ++sizes[size->second].pages;
   }
   return sizes;
 }

@@ -1,0 +1,14 @@
+#include "apps/cli/commands.h"
+
+#include <array>
+
+namespace emblema {
+
+std::span<const Command> commands() {
+  static const std::array kCommands = {
+      plan_command(), layout_command(), models_command(), completion_command(), man_command(),
+  };
+  return kCommands;
+}
+
+}  // namespace emblema

@@ -1,0 +1,33 @@
+// The options by which every command names a model and how its cache is stored.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/cli/command.h"
+#include "emblema/geometry/model_geometry.h"
+#include "emblema/model/model_config.h"
+
+namespace emblema {
+
+// As typed: checked when they are turned into values, where a message can name the option.
+struct ModelArguments {
+  std::vector<std::string> models;
+  std::string kv_dtype = "bf16";
+  std::string indexer_dtype;
+  std::string speculative;
+  std::string block_tokens;
+  std::string profile = "native";
+  std::string layers;
+};
+
+enum class ModelCount : std::uint8_t { kOne, kMany };
+
+// `arguments` must live as long as `app` is parsed.
+void add_model_arguments(CLI::App& app, ModelCount count, ModelArguments* arguments);
+
+// Invalid: no model, or an option with a value that has no meaning.
+Result<GeometryOptions> geometry_options(const ModelArguments& arguments);
+
+}  // namespace emblema

@@ -1,0 +1,147 @@
+#include <string>
+
+#include <fmt/format.h>
+
+#include "apps/cli/plan_output.h"
+
+namespace emblema {
+namespace {
+
+using Break = JsonOutput::Break;
+
+template <class BytesOf>
+void write_by_length(std::string_view name, const RankCapacity& rank, BytesOf bytes_of,
+                     JsonOutput* json) {
+  json->key(name).begin_object(Break::kNone);
+  for (const LengthBytes& at : rank.at) json->field(fmt::format("{}", at.tokens), bytes_of(at));
+  json->end_object();
+}
+
+void write_pool(const CapacityPlan& plan, const RankCapacity& rank, const PoolPlan& pool,
+                JsonOutput* json) {
+  json->field("pool_bytes", *rank.pool_bytes);
+  json->field("used_bytes", pool.used_bytes);
+  json->field("blocks", pool.groups.empty() ? std::uint64_t{0} : pool.groups.front().blocks);
+  json->field("tokens", pool.tokens);
+  json->field("concurrency", pool.sequences);
+  json->field("context_tokens", pool.sequence_tokens);
+  json->field("arena_slots", pool.arena_slots);
+  json->field("arena_bytes", pool.arena_bytes);
+  json->field("snapshot_bytes", pool.snapshot_bytes);
+  json->key("pool_groups").begin_array();
+  for (std::size_t i = 0; i < pool.groups.size(); ++i) {
+    json->begin_object(Break::kNone);
+    json->field("name", plan.groups[i].name);
+    json->field("blocks", pool.groups[i].blocks);
+    json->field("block_tokens", pool.groups[i].block_tokens);
+    json->field("block_bytes", pool.groups[i].block_bytes);
+    json->end_object();
+  }
+  json->end_array();
+  const PoolPlanOptions& options = *rank.pool_options;
+  json->key("engine_options").begin_object(Break::kNone);
+  json->field("pool_bytes", *rank.pool_bytes);
+  json->field("sequence_tokens", options.sequence_tokens);
+  json->field("max_sequences", options.max_sequences);
+  json->field("step_tokens", options.step_tokens);
+  json->field("snapshot_bytes", options.snapshot_bytes);
+  json->end_object();
+}
+
+void write_rank(const CapacityPlan& plan, const RankCapacity& rank, const Deployment& deployment,
+                JsonOutput* json) {
+  json->begin_object();
+  json->field("name", rank.name);
+  json->field("growing_bytes_per_token", rank.growing_bytes_per_token);
+  json->field("fixed_bytes_per_sequence", rank.fixed_bytes_per_sequence);
+  json->field("state_bytes_per_sequence", rank.state_bytes_per_sequence);
+  write_by_length(
+      "bytes_per_sequence", rank, [](const LengthBytes& at) { return at.payload_bytes; }, json);
+  write_by_length(
+      "growing_bytes_per_sequence", rank, [](const LengthBytes& at) { return at.growing_bytes; },
+      json);
+  write_by_length(
+      "allocated_bytes_per_sequence", rank,
+      [](const LengthBytes& at) { return at.allocated_bytes; }, json);
+  if (deployment.sequences > 0) {
+    json->field("sequences", deployment.sequences);
+    write_by_length(
+        "bytes_of_sequences", rank, [](const LengthBytes& at) { return at.payload_bytes_total; },
+        json);
+    write_by_length(
+        "allocated_bytes_of_sequences", rank,
+        [](const LengthBytes& at) { return at.allocated_bytes_total; }, json);
+  }
+  if (rank.pool) write_pool(plan, rank, *rank.pool, json);
+  json->end_object();
+}
+
+void write_groups(const CapacityPlan& plan, JsonOutput* json) {
+  json->key("groups").begin_array();
+  for (const GroupCapacity& group : plan.groups) {
+    json->begin_object(Break::kNone);
+    json->field("name", group.name);
+    json->field("retention", to_string(group.retention));
+    json->field("window_tokens", group.window_tokens > 0
+                                     ? std::optional<std::uint64_t>(group.window_tokens)
+                                     : std::nullopt);
+    json->field("block_tokens", group.block_tokens);
+    json->field("block_bytes", group.block_bytes);
+    json->field("pages", group.pages);
+    json->end_object();
+  }
+  json->end_array();
+}
+
+void write_layer(const LayerCapacity& layer, JsonOutput* json) {
+  json->begin_object(Break::kNone);
+  json->field("index", layer.index);
+  json->field("kind", layer.kind);
+  json->field("draft", layer.is_draft);
+  json->field("growing_bytes_per_token", layer.growing_bytes_per_token);
+  json->field("window_tokens", layer.window_tokens);
+  json->field("shares_with", std::optional<std::uint64_t>());
+  json->key("streams").begin_array(Break::kNone);
+  for (const StreamCapacity& stream : layer.streams) {
+    json->begin_object(Break::kNone);
+    json->field("role", to_string(stream.role));
+    json->field("entry_bytes", stream.entry_bytes);
+    json->field("stride_tokens", stream.stride_tokens);
+    json->field("retention", to_string(stream.retention));
+    if (stream.retention != Retention::kGrowing) {
+      json->field("retention_tokens", stream.retention_tokens);
+    }
+    json->field("sharding", to_string(stream.sharding));
+    json->field("placement", to_string(stream.placement));
+    json->end_object();
+  }
+  json->end_array();
+  json->end_object();
+}
+
+}  // namespace
+
+void write_plan(const CapacityPlan& plan, const Deployment& deployment, JsonOutput* json) {
+  json->begin_object();
+  json->field("schema", std::uint64_t{1});
+  json->field("model", plan.model);
+  json->field("attention", plan.attention);
+  json->field("kv_dtype", to_string(plan.kv_dtype));
+  if (plan.indexer_dtype) json->field("indexer_dtype", to_string(*plan.indexer_dtype));
+  json->field("profile", plan.profile);
+  json->field("block_tokens", plan.block_tokens);
+  json->field("arena_slot_bytes", plan.arena_slot_bytes);
+  write_groups(plan, json);
+  json->key("ranks").begin_array();
+  for (const RankCapacity& rank : plan.ranks) write_rank(plan, rank, deployment, json);
+  json->end_array();
+  json->key("layers").begin_array();
+  for (const LayerCapacity& layer : plan.layers) write_layer(layer, json);
+  json->end_array();
+  json->key("notes").begin_array();
+  for (const std::string& note : plan.notes) json->value(note);
+  json->end_array();
+  json->end_object();
+}
+
+}  // namespace emblema

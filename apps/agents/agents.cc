@@ -149,12 +149,15 @@ SizeRatios size_ratios(const ModelGeometry& geometry) {
 
 double allowed_difference(KvDtype dtype) {
   // Two ways that round the same row differently are one unit in the last place apart, and later
-  // layers add their own: four units of bf16 (2^-8) and fp16 (2^-11). Rows of fp32 leave the sums of
-  // thousands of fp32 terms. What was measured: docs/internals/main-job.md.
+  // layers add their own: four units of bf16 (2^-8) and fp16 (2^-11). Rows of fp32 leave the sums
+  // of thousands of fp32 terms. What was measured: docs/internals/main-job.md.
   switch (dtype) {
-    case KvDtype::kFp32: return 1e-5;
-    case KvDtype::kFp16: return 0x1p-9;
-    default: return 0x1p-6;
+    case KvDtype::kFp32:
+      return 1e-5;
+    case KvDtype::kFp16:
+      return 0x1p-9;
+    default:
+      return 0x1p-6;
   }
 }
 
@@ -193,6 +196,7 @@ Result<AgentsReport> run_agents(const ModelGeometry& geometry, const AgentsOptio
   report.model = geometry.model().name;
   report.attention = geometry.attention_in_words();
   report.kv_dtype = std::string(to_string(geometry.options().kv_dtype));
+  report.notes = geometry.model().notes;
   report.layers = geometry.layers().size();
   report.agents = workload->agents.size();
   report.document_tokens = workload->document.size();

@@ -80,6 +80,7 @@ struct AgentsReport {
   double ratio_to_mha = 0;
   double ratio_to_gqa8 = 0;
   bool huge_pages = false;
+  std::vector<std::string> notes;  // of the model: assumptions made, fields ignored
   std::vector<WayReport> ways;
   std::vector<Check> checks;
   bool ok = false;  // every check passed

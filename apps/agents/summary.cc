@@ -200,6 +200,8 @@ void add_facts(const AgentsReport& report, HtmlReport* page) {
 std::string text_summary(const AgentsReport& report, bool color) {
   const TextStyle style{.color = color};
   std::string text = headline(report) + "\n\n";
+  for (const std::string& note : report.notes) text += "note: " + note + "\n";
+  if (!report.notes.empty()) text += "\n";
   text += sizes_table(report).to_text(style) + "\n";
   text += ways_table(report).to_text(style) + "\n";
   text += checks_table(report).to_text(style) + "\n" + verdict(report) + "\n";
@@ -237,6 +239,7 @@ Result<std::string> html_page(const AgentsReport& report, const std::string& com
   page.add_checks(checks);
   page.add_section("The run");
   add_facts(report, &page);
+  for (const std::string& note : report.notes) page.add_paragraph("Note: " + note);
   page.add_code(command);
   return page.to_html();
 }

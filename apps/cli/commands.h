@@ -8,6 +8,7 @@
 
 namespace emblema {
 
+Command run_command();
 Command plan_command();
 Command layout_command();
 Command models_command();

@@ -1,5 +1,7 @@
 #include "apps/cli/json_output.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -58,6 +60,10 @@ void JsonOutput::value(std::string_view text) {
 
 void JsonOutput::value(std::uint64_t count) {
   raw(fmt::format("{}", count));
+}
+
+void JsonOutput::value(double measured) {
+  raw(std::isfinite(measured) ? fmt::format("{}", measured) : "null");
 }
 
 void JsonOutput::value(bool flag) {

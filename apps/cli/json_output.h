@@ -30,6 +30,7 @@ class JsonOutput {
   void value(std::uint64_t count);
   void value(std::uint32_t count) { value(std::uint64_t{count}); }
   void value(bool flag);
+  void value(double measured);  // of a measurement; null where it is not finite
   void value(const Rational& number);
   void null();
 

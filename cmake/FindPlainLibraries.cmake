@@ -12,8 +12,9 @@ function(emblema_find_plain target header library)
     INTERFACE_INCLUDE_DIRECTORIES ${${target}_INCLUDE_DIR})
 endfunction()
 
-# oneDNN and the OpenMP runtime that its packages are built on, whose team size layer/gemm.cc bounds.
-# The runtime is named by its soname: the package that oneDNN pulls in has no header and no plain link.
+# oneDNN and the OpenMP runtime that its packages are built on, whose team size layer/gemm.cc
+# bounds. The runtime is named by its soname: the package that oneDNN pulls in has no header and no
+# plain link.
 function(emblema_find_dnnl)
   emblema_find_plain(emblema_dnnl dnnl.h dnnl)
   find_library(emblema_openmp_LIBRARY NAMES libgomp.so.1 REQUIRED)

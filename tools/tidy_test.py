@@ -161,8 +161,9 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(self.check({"emblema/side/x.cc": "// " + "é" * 97 + "\n"}), [])
         self.expect({"emblema/side/x.cc": "// " + "é" * 98 + "\n"}, "length", "101 columns")
 
-    def test_long_lines_of_documents_are_fine(self):
+    def test_rows_of_tables_may_be_long_and_other_lines_of_documents_not(self):
         self.assertEqual(self.check({"docs/x.md": "# X\n\n| " + "a" * 200 + " |\n"}), [])
+        self.expect({"docs/x.md": "# X\n\n" + "a " * 51 + "\n"}, "length", "102 columns", 3)
 
     def test_long_files(self):
         self.assertEqual(self.check({"emblema/side/x.cc": "\n" * 500}), [])

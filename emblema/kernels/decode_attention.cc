@@ -150,22 +150,25 @@ class TileWalk {
     }
   }
 
+  float* scores_of(std::uint32_t query) const {
+    return workspace_.scores + std::size_t{query} * kTileRows;
+  }
+
   void take_visible(QueryTile& tile, std::uint32_t first_query, std::uint32_t end_query,
                     std::uint64_t first_row, std::uint64_t row_count) {
     const auto count = static_cast<std::uint32_t>(row_count);
     float corrections[kTileQueries];
     for (std::uint32_t i = first_query; i < end_query; ++i) {
       corrections[i] = primitives_.softmax_rows(
-          workspace_.scores + i * kTileRows + first_row, count, static_cast<float>(shape_.scale),
+          scores_of(i) + first_row, count, static_cast<float>(shape_.scale),
           static_cast<float>(shape_.softcap), tile.softmax[i]);
     }
     const bool is_latent = shape_.kind == RowKind::kLatent;
     const float* values = is_latent ? workspace_.keys : workspace_.values;
     const std::uint32_t stride = is_latent ? key_stride_ : value_stride_;
-    primitives_.accumulate_rows(workspace_.scores + first_query * kTileRows + first_row,
-                                end_query - first_query, values + first_row * stride, count, stride,
-                                shape_.value_dim, corrections + first_query,
-                                tile.out + first_query);
+    primitives_.accumulate_rows(scores_of(first_query) + first_row, end_query - first_query,
+                                values + first_row * stride, count, stride, shape_.value_dim,
+                                corrections + first_query, tile.out + first_query);
   }
 
   void finish(QueryTile& tile) const {

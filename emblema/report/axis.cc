@@ -141,9 +141,8 @@ Axis log2_axis(double smallest, double largest, Unit unit, std::size_t ticks_max
   const double last = std::max(first + 1, std::ceil(std::log2(largest)));
   const double step = std::ceil((last - first) / static_cast<double>(ticks_max - 1));
   Axis axis{.scale = Scale::kLog2, .unit = unit, .ticks = {}};
-  for (double power = first;
-       axis.ticks.empty() || axis.ticks.back() < largest || axis.ticks.size() < 2; power += step) {
-    axis.ticks.push_back(std::exp2(power));
+  while (axis.ticks.size() < 2 || axis.ticks.back() < largest) {
+    axis.ticks.push_back(std::exp2(first + step * static_cast<double>(axis.ticks.size())));
   }
   return axis;
 }

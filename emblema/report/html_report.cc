@@ -33,7 +33,7 @@ std::string escape_lines(std::string_view text) {
 
 }  // namespace
 
-void HtmlReport::set_verdict(bool passed, std::string text) {
+void HtmlReport::set_verdict(bool passed, std::string_view text) {
   verdict_ = fmt::format("<p class=\"verdict {}\"><span aria-hidden=\"true\">{}</span>{}</p>\n",
                          passed ? "pass" : "fail", passed ? "✓" : "✗", escape_markup(text));
 }

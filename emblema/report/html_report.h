@@ -53,7 +53,7 @@ class HtmlReport {
   explicit HtmlReport(Heading heading) : heading_(std::move(heading)) {}
 
   // The line under the title that says how it all ended.
-  void set_verdict(bool passed, std::string text);
+  void set_verdict(bool passed, std::string_view text);
 
   // The small print at the end: version, machine, how to repeat it.
   void set_footer(std::string text) { footer_ = std::move(text); }

@@ -163,7 +163,7 @@ std::vector<double> mla_absorbed(const MlaWeights& weights, const RopeTable& rop
 std::vector<double> mla_output_product(const MlaWeights& weights) {
   const std::size_t rank = weights.latent_rank;
   const std::size_t values = weights.value_dim;
-  std::vector<double> product(weights.heads * weights.hidden_size * rank, 0.0);
+  std::vector<double> product(std::size_t{weights.heads} * weights.hidden_size * rank, 0.0);
   for (std::size_t head = 0; head < weights.heads; ++head) {
     for (std::size_t d = 0; d < weights.hidden_size; ++d) {
       double* to = product.data() + (head * weights.hidden_size + d) * rank;

@@ -131,10 +131,18 @@ TEST(Fingerprint, TheLongestPositionMattersOnlyToRopesThatReadIt) {
   const std::string plain = fingerprint(model);
   model.max_positions = 32'768;
   EXPECT_EQ(plain, fingerprint(model));
-  for (LayerFacts& layer : model.layers) layer.rope.scaling = RopeScaling::kLongRope;
+  for (LayerFacts& layer : model.layers) {
+    layer.rope.scaling = RopeScaling::kLongRope;
+    layer.rope.original_max_positions = 4096;
+    layer.rope.short_factor.assign(layer.rope.rotary_dim / 2, 1.0);
+    layer.rope.long_factor.assign(layer.rope.rotary_dim / 2, 4.0);
+  }
   const std::string long_table = fingerprint(model);
   model.max_positions = 4096;
-  EXPECT_NE(long_table, fingerprint(model));
+  const std::string short_table = fingerprint(model);
+  EXPECT_NE(long_table, short_table);
+  for (LayerFacts& layer : model.layers) layer.rope.scaling = RopeScaling::kDynamic;
+  EXPECT_NE(short_table, fingerprint(model));
 }
 
 TEST(Fingerprint, NamesNotesAndUnusedFactsDoNotMatter) {

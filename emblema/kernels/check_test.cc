@@ -98,6 +98,10 @@ TEST(CheckAttention, RotaryPartAndRelocation) {
   const RopeTable fixed = RopeTable::from(facts, 0).value();
   facts.scaling = RopeScaling::kDynamic;
   const RopeTable dynamic = RopeTable::from(facts, 0).value();
+  facts.scaling = RopeScaling::kLongRope;
+  facts.original_max_positions = 64;
+  facts.short_factor = facts.long_factor = {1, 1, 1, 1};
+  const RopeTable two_tables = RopeTable::from(facts, 128).value();
   EXPECT_EQ(refused([&](Call& c) { c.shape.rope = &fixed, c.shape.rotary_offset = 1; }),
             "Invalid: rotary_offset + rotary_dim is 9; allowed: at most key_dim (8)");
   EXPECT_THAT(refused([&](Call& c) { c.shape.rope = &fixed, c.shape.rotary_offset = ~0U; }),
@@ -114,7 +118,9 @@ TEST(CheckAttention, RotaryPartAndRelocation) {
   EXPECT_EQ(relocate(&none), "accepted");
   EXPECT_THAT(relocate(nullptr),
               AllOf(HasSubstr("Unsupported"), HasSubstr("sequence 1 span 1 delta is 16")));
-  EXPECT_THAT(relocate(&dynamic), AllOf(HasSubstr("Unsupported"), HasSubstr("delta is 16")));
+  for (const RopeTable* rope : {&dynamic, &two_tables}) {
+    EXPECT_THAT(relocate(rope), AllOf(HasSubstr("Unsupported"), HasSubstr("delta is 16")));
+  }
 }
 
 TEST(CheckAttention, RowMemory) {

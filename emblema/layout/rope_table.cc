@@ -89,6 +89,10 @@ std::vector<double> plain_frequencies(double base, std::uint32_t rotary_dim) {
   return frequencies;
 }
 
+bool depends_on_length(RopeScaling scaling) {
+  return scaling == RopeScaling::kDynamic || scaling == RopeScaling::kLongRope;
+}
+
 // NTK-aware base for a sequence of `max_positions` tokens; the plain one up to the original length.
 double dynamic_base(const RopeFacts& facts, std::uint64_t max_positions) {
   const std::uint64_t original = facts.original_max_positions;
@@ -191,7 +195,7 @@ Result<RopeTable> RopeTable::from(const RopeFacts& facts, std::uint64_t max_posi
   table.frequencies_ = scaled_frequencies(facts, max_positions);
   table.amplitude_ = rope_amplitude(facts, max_positions);
   table.interleaved_ = facts.interleaved;
-  table.fixed_frequencies_ = facts.scaling != RopeScaling::kDynamic;
+  table.fixed_frequencies_ = !depends_on_length(facts.scaling);
   const bool is_usable = is_positive(table.amplitude_);
   if (auto s = require(is_usable, "amplitude", table.amplitude_, "above 0"); !s) {
     return propagate(s);

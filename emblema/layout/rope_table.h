@@ -30,8 +30,9 @@ class RopeTable {
   double amplitude() const { return amplitude_; }
   std::span<const double> frequencies() const { return frequencies_; }
 
-  // False where frequencies depend on the sequence's length (dynamic NTK): a stored row cannot be
-  // read at another position, and relocation is refused.
+  // False where frequencies depend on the sequence's length: dynamic NTK's base grows with it, and
+  // LongRope changes tables at the original length (the one in use is part of the geometry's
+  // fingerprint). Reading a stored row at another position is then refused.
   bool fixed_frequencies() const { return fixed_frequencies_; }
 
   // Turns the first rotary_dim() elements of `row` by `position` and applies the amplitude once.

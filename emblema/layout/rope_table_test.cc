@@ -208,7 +208,7 @@ TEST(RopeTable, Llama3ScalesByWavelength) {
   EXPECT_GT(between, 0);
 }
 
-TEST(RopeTable, LongRopeTakesTheLongTableOnlyAboveTheOriginalLength) {
+TEST(RopeTable, LongRopeTakesTheLongTableOnlyAboveTheOriginalLengthAndRefusesToBeFixed) {
   RopeFacts facts = facts_of(8);
   facts.scaling = RopeScaling::kLongRope;
   facts.original_max_positions = 4096;
@@ -222,7 +222,22 @@ TEST(RopeTable, LongRopeTakesTheLongTableOnlyAboveTheOriginalLength) {
   expect_frequencies(table_of(facts, 4096), 4, with(facts.short_factor));
   expect_frequencies(table_of(facts, 4097), 4, with(facts.long_factor));
   EXPECT_NEAR(table_of(facts, 131072).amplitude(), std::sqrt(1.0 + 5.0 / 12.0), 1e-15);
-  EXPECT_TRUE(table_of(facts, 131072).fixed_frequencies());
+  EXPECT_FALSE(table_of(facts, 4096).fixed_frequencies());
+  EXPECT_FALSE(table_of(facts, 131072).fixed_frequencies());
+}
+
+TEST(RopeTable, ScalingsThatIgnoreTheLengthAreFixed) {
+  RopeFacts facts = facts_of(8);
+  facts.factor = 4;
+  facts.original_max_positions = 4096;
+  for (const RopeScaling scaling :
+       {RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kYarn, RopeScaling::kLlama3}) {
+    facts.scaling = scaling;
+    const RopeTable shorter = table_of(facts, 4096);
+    const RopeTable longer = table_of(facts, 131072);
+    EXPECT_TRUE(longer.fixed_frequencies()) << static_cast<int>(scaling);
+    EXPECT_TRUE(std::ranges::equal(shorter.frequencies(), longer.frequencies()));
+  }
 }
 
 TEST(RopeTable, AnEmptyTableTurnsNothing) {

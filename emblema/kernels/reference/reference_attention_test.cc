@@ -101,6 +101,7 @@ TEST(ReferenceAttention, TheSinkIsOneMoreKeyWithoutAValueHoweverKeysAreSplit) {
 void expect_relocation_is_exact(const RopeFacts& facts, std::uint64_t max_positions) {
   const Result<RopeTable> table = RopeTable::from(facts, max_positions);
   ASSERT_TRUE(table) << table.error().describe();
+  ASSERT_TRUE(table->fixed_frequencies());
   AttentionShape shape = grouped_shape(4, 2, 40, 12);
   shape.rope = &*table;
   shape.rotary_offset = 40 - facts.rotary_dim;
@@ -133,10 +134,8 @@ TEST(ReferenceAttention, ARelocatedSpanIsFreshlyRotatedKeysInEveryFixedRope) {
   facts.rotary_dim = 40;
   facts.factor = 8;
   facts.original_max_positions = 256;
-  facts.short_factor.assign(20, 1.5);
-  facts.long_factor.assign(20, 3.0);
-  for (const RopeScaling scaling : {RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kYarn,
-                                    RopeScaling::kLlama3, RopeScaling::kLongRope}) {
+  for (const RopeScaling scaling :
+       {RopeScaling::kNone, RopeScaling::kLinear, RopeScaling::kYarn, RopeScaling::kLlama3}) {
     for (const bool interleaved : {true, false}) {
       facts.scaling = scaling;
       facts.interleaved = interleaved;

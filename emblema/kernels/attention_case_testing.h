@@ -65,6 +65,7 @@ class AttentionCase {
     inputs.rows.block_rows = block_rows;
     inputs.rows.row_bytes = row_elements() * element_bytes() + 6;  // rows need no alignment
     inputs.rows.block_bytes = block_rows * inputs.rows.row_bytes + 10;
+    inputs.rows.block_count = block_count;
     memory.resize(inputs.rows.block_bytes * block_count);
     inputs.rows.base = memory.data();
     free_blocks_.resize(block_count);

@@ -129,6 +129,10 @@ Status check_span_memory(const PagedRows& rows, const Span& span, const Where& w
                                span.blocks.size(), rows.block_rows));
   }
   const std::uint64_t last = *std::max_element(span.blocks.begin(), span.blocks.end());
+  if (rows.block_count > 0 && last >= rows.block_count) {
+    return invalid(where.name("blocks"), last,
+                   fmt::format("indexes below rows.block_count ({})", rows.block_count));
+  }
   const auto reach = checked_mul(last + 1, rows.block_bytes);
   if (!reach || *reach > std::uint64_t{INT64_MAX}) {
     return invalid(

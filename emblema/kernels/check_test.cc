@@ -149,6 +149,22 @@ TEST(CheckAttention, SpansInTheirBlocks) {
               HasSubstr("at most 0, 0 blocks of 16 rows"));
 }
 
+TEST(CheckAttention, BlocksBehindTheEndOfTheRegion) {
+  // Shuffled indexes: span 1 of sequence 1 has one block of the region's 12.
+  std::uint32_t index = 12;
+  const auto point_at = [&index](Call& c) { c.spans[1].blocks = {&index, 1}; };
+  EXPECT_EQ(
+      refused(point_at),
+      "Invalid: sequence 1 span 1 blocks is 12; allowed: indexes below rows.block_count (12)");
+  index = 0xFFFFFFFF;
+  EXPECT_THAT(refused(point_at), HasSubstr("blocks is 4294967295"));
+  index = 11;
+  EXPECT_EQ(refused(point_at), "accepted");
+  EXPECT_EQ(refused([](Call& c) { c.rows.block_count = 0; }), "accepted") << "0: not stated";
+  EXPECT_THAT(refused([](Call& c) { c.rows.block_count = 1; }),
+              AllOf(HasSubstr("sequence 0 span 0 blocks is"), HasSubstr("block_count (1)")));
+}
+
 TEST(CheckAttention, ASpanWithoutRowsMayHoldAnything) {
   EXPECT_EQ(refused([](Call& c) {
               constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();

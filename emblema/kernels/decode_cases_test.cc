@@ -199,6 +199,7 @@ TEST(DecodeCases, BlocksBeyondFourGibibytesAreReadWhereTheyAre) {
   }
   near.inputs.rows.base = region.get();
   near.inputs.rows.block_bytes = kBlockBytes;
+  near.inputs.rows.block_count = kRegionBytes / kBlockBytes;
   Span span = near.sequences[0].spans[0];
   span.blocks = blocks;
   near.sequences[0].spans = {&span, 1};

@@ -78,7 +78,7 @@ class Pages {
     const std::uint64_t count = rows.size() / row_elements;
     const std::uint64_t row_bytes = row_elements * row_element_bytes(encoding).value();
     const std::uint64_t blocks = (first_row + count) / kBlockRows + 1;
-    paged_ = {nullptr, kBlockRows * row_bytes + 64, row_bytes, kBlockRows, encoding};
+    paged_ = {nullptr, kBlockRows * row_bytes + 64, row_bytes, kBlockRows, encoding, blocks};
     bytes_.assign(blocks * paged_.block_bytes, std::byte{0x7f});
     for (std::uint64_t b = 0; b < blocks; ++b) {
       order_.push_back(static_cast<std::uint32_t>(blocks - 1 - b));

@@ -31,6 +31,7 @@ struct PagedRows {
   std::uint64_t row_bytes = 0;
   std::uint64_t block_rows = 0;
   Encoding encoding = Encoding::kBf16;  // kBf16, kFp16 or kFp32 for every element
+  std::uint64_t block_count = 0;  // blocks in the region: no index may reach it; 0: not stated
 };
 
 enum class RowKind : std::uint8_t {

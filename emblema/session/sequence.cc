@@ -148,7 +148,8 @@ Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, st
                  .block_bytes = layout.block_bytes,
                  .row_bytes = view.page->row_bytes,
                  .block_rows = view.page->rows,
-                 .encoding = view.page->regions.front().encoding};
+                 .encoding = view.page->regions.front().encoding,
+                 .block_count = s.core->plan.groups[view.group].blocks};
   inputs.q = q;
   inputs.tokens = queries;
   state_->query = {.spans = s.spans[view.group],

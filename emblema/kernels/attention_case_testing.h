@@ -18,33 +18,17 @@
 #include "emblema/contract/check.h"
 #include "emblema/kernels/attention.h"
 #include "emblema/kernels/reference/reference_attention.h"
+#include "emblema/layout/convert.h"
 
 namespace emblema::testing_support {
-
-// Round to nearest even, for normal numbers: enough to fill rows.
-inline std::uint16_t bf16_bits(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
-// Truncates the fraction: any exact fp16 will do as test data. |value| < 65504.
-inline std::uint16_t fp16_bits(float value) {
-  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  int exponent = 0;
-  const float fraction = std::frexp(std::fabs(value), &exponent);  // [0.5, 1)
-  if (fraction == 0.0F) return sign;
-  const int biased = exponent - 1 + 15;
-  if (biased <= 0) return static_cast<std::uint16_t>(sign | int(std::ldexp(std::fabs(value), 24)));
-  const int bits = static_cast<int>(std::ldexp(fraction, 11)) & 0x3FF;
-  return static_cast<std::uint16_t>(sign | (biased << 10) | bits);
-}
 
 inline void store_number(std::byte* to, Encoding encoding, float value) {
   if (encoding == Encoding::kFp32) {
     std::memcpy(to, &value, 4);
     return;
   }
-  const std::uint16_t bits = encoding == Encoding::kBf16 ? bf16_bits(value) : fp16_bits(value);
+  const std::uint16_t bits =
+      encoding == Encoding::kBf16 ? bf16_from_fp32(value) : fp16_from_fp32(value);
   std::memcpy(to, &bits, 2);
 }
 

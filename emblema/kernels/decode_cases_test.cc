@@ -2,13 +2,15 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "emblema/kernels/attention.h"
 #include "emblema/kernels/attention_case_testing.h"
-#include "emblema/kernels/scalar/row_convert.h"
+#include "emblema/kernels/block_primitives.h"
 
 namespace emblema {
 namespace {
@@ -208,19 +210,20 @@ TEST(DecodeCases, BlocksBeyondFourGibibytesAreReadWhereTheyAre) {
 }
 
 TEST(DecodeCases, EverySixteenBitNumberIsReadExactly) {
-  for (std::uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
-    const auto stored = static_cast<std::uint16_t>(bits);
-    std::byte bytes[2];
-    std::memcpy(bytes, &stored, 2);
-    for (const Encoding encoding : {Encoding::kBf16, Encoding::kFp16}) {
-      const float got =
-          encoding == Encoding::kBf16 ? fp32_from_bf16(stored) : fp32_from_fp16(stored);
-      const double want = reference_element(bytes, encoding);
+  constexpr std::uint32_t kPatterns = 1 << 16;
+  std::vector<std::uint16_t> stored(kPatterns);
+  std::iota(stored.begin(), stored.end(), std::uint16_t{0});
+  const auto bytes = std::as_bytes(std::span(stored));
+  for (const Encoding encoding : {Encoding::kBf16, Encoding::kFp16}) {
+    std::vector<float> got(kPatterns);
+    scalar_primitives().convert_row(bytes.data(), encoding, kPatterns, kPatterns, got.data());
+    for (std::uint32_t bits = 0; bits < kPatterns; ++bits) {
+      const double want = reference_element(bytes.data() + std::size_t{bits} * 2, encoding);
       if (std::isnan(want)) {
-        ASSERT_TRUE(std::isnan(got)) << bits;
+        ASSERT_TRUE(std::isnan(got[bits])) << bits;
       } else {
-        ASSERT_EQ(got, want) << bits;
-        ASSERT_EQ(std::signbit(got), std::signbit(want)) << bits;
+        ASSERT_EQ(got[bits], want) << bits;
+        ASSERT_EQ(std::signbit(got[bits]), std::signbit(want)) << bits;
       }
     }
   }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "emblema/kernels/scalar/row_convert.h"
+#include "emblema/layout/convert.h"
 
 namespace emblema {
 namespace {
@@ -71,14 +71,12 @@ void score_queries(const float* queries, const float* rows, std::uint32_t row_co
 
 void score_rows(const float* queries, std::uint32_t query_count, const float* rows,
                 std::uint32_t row_count, std::uint32_t stride, float* scores) {
-  std::uint32_t q = 0;
+  std::size_t q = 0;
   for (; q + 4 <= query_count; q += 4) {
-    score_queries<4>(queries + std::size_t{q} * stride, rows, row_count, stride,
-                     scores + q * kTileRows);
+    score_queries<4>(queries + q * stride, rows, row_count, stride, scores + q * kTileRows);
   }
   for (; q < query_count; ++q) {
-    score_queries<1>(queries + std::size_t{q} * stride, rows, row_count, stride,
-                     scores + q * kTileRows);
+    score_queries<1>(queries + q * stride, rows, row_count, stride, scores + q * kTileRows);
   }
 }
 
@@ -133,7 +131,7 @@ void accumulate_queries(const float* __restrict probabilities, const float* __re
 void accumulate_rows(const float* probabilities, std::uint32_t query_count, const float* rows,
                      std::uint32_t row_count, std::uint32_t stride, std::uint32_t width,
                      const float* corrections, float* const* out) {
-  std::uint32_t q = 0;
+  std::size_t q = 0;
   for (; q + 4 <= query_count; q += 4) {
     accumulate_queries<4>(probabilities + q * kTileRows, rows, row_count, stride, width,
                           corrections + q, out + q);

@@ -8,102 +8,35 @@
 #include <gtest/gtest.h>
 
 #include "emblema/layer/absorbed_weights.h"
-#include "emblema/layer/seeded_values.h"
+#include "emblema/layer/small_layers_testing.h"
 
 namespace emblema {
 namespace {
 
-using Doubles = std::vector<double>;
+using small_layers::apply;
+using small_layers::Doubles;
+using small_layers::grouped;
+using small_layers::kNormEps;
+using small_layers::latent;
+using small_layers::Made;
+using small_layers::turn;
+using small_layers::values;
 using testing::HasSubstr;
 
 // Everything below is compared with plain loops in double. Sums of at most 30 products of numbers
 // of order 1, three of them in a row, each rounded to 2^-24.
 constexpr double kTolerance = 5e-6;
-constexpr double kTheta = 100.0;
-constexpr double kEps = 1e-5;
-
-struct Made {
-  ModelConfig model;
-  LayerGeometry layer;
-  AttentionLayer make() const {
-    return AttentionLayer::create(model, layer, {.seed = 5, .threads = 1}).value();
-  }
-};
-
-Made latent(std::optional<std::uint32_t> query_rank) {
-  Made made;
-  made.model.family = AttentionFamily::kLatent;
-  made.model.hidden_size = 24;
-  made.model.q_lora_rank = query_rank;
-  made.model.kv_lora_rank = 16;
-  made.model.qk_nope_head_dim = 6;
-  made.model.qk_rope_head_dim = 4;
-  made.model.v_head_dim = 5;
-  made.model.rms_norm_eps = kEps;
-  made.layer.index = 2;
-  made.layer.query_heads = 3;
-  made.layer.kv_heads = 1;
-  made.layer.key_dim = 20;
-  made.layer.value_dim = 16;
-  made.layer.scale = 0.3;
-  made.layer.rope.theta = kTheta;
-  made.layer.rope.rotary_dim = 4;
-  made.layer.rope.interleaved = true;
-  return made;
-}
-
-// Half of each key rotates; keys and values differ in width.
-Made grouped() {
-  Made made;
-  made.model.hidden_size = 24;
-  made.layer.query_heads = 6;
-  made.layer.kv_heads = 2;
-  made.layer.key_dim = 8;
-  made.layer.value_dim = 5;
-  made.layer.scale = 0.3;
-  made.layer.rope.theta = kTheta;
-  made.layer.rope.rotary_dim = 4;
-  return made;
-}
-
-std::vector<float> values(std::size_t count, std::uint64_t key) {
-  std::vector<float> made(count);
-  fill_uniform(made, key, 1.7F);
-  return made;
-}
 
 Doubles row_of(std::span<const float> rows, std::size_t row, std::size_t width) {
   return {rows.begin() + static_cast<std::ptrdiff_t>(row * width),
           rows.begin() + static_cast<std::ptrdiff_t>((row + 1) * width)};
 }
 
-// W x for rows `first` and on of W [out][in].
-Doubles apply(const std::vector<float>& weights, std::size_t first, std::size_t out,
-              const Doubles& x) {
-  Doubles y(out, 0.0);
-  for (std::size_t i = 0; i < out; ++i) {
-    for (std::size_t j = 0; j < x.size(); ++j) y[i] += weights[(first + i) * x.size() + j] * x[j];
-  }
-  return y;
-}
-
 void normalise(Doubles& x, std::size_t width, const std::vector<float>& gain) {
   double squares = 0;
   for (std::size_t i = 0; i < width; ++i) squares += x[i] * x[i];
-  const double rms = std::sqrt(squares / static_cast<double>(width) + kEps);
+  const double rms = std::sqrt(squares / static_cast<double>(width) + kNormEps);
   for (std::size_t i = 0; i < width; ++i) x[i] = x[i] / rms * gain[i];
-}
-
-void rotate(Doubles& x, std::size_t offset, std::size_t dim, bool interleaved, double position) {
-  for (std::size_t i = 0; i < dim / 2; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dim);
-    const double angle = position * std::pow(kTheta, exponent);
-    double& u = x[offset + (interleaved ? 2 * i : i)];
-    double& v = x[offset + (interleaved ? 2 * i + 1 : i + dim / 2)];
-    const double turned = u * std::cos(angle) - v * std::sin(angle);
-    v = u * std::sin(angle) + v * std::cos(angle);
-    u = turned;
-  }
 }
 
 void expect_near(std::span<const float> got, const Doubles& expected, const std::string& what) {
@@ -124,7 +57,7 @@ Doubles latent_query(const AttentionLayer& layer, const Doubles& hidden, std::si
     normalise(low_rank, 10, w.query_norm);
   }
   Doubles query = apply(w.query_up, head * 10, 10, low_rank);
-  rotate(query, 6, 4, true, position);
+  turn(query, 6, 4, true, position);
   return query;
 }
 
@@ -154,7 +87,7 @@ void check_latent_projection(std::optional<std::uint32_t> query_rank) {
       const auto position = static_cast<double>(kPositions[token]);
       Doubles row = apply(layer.weights().row_down, 0, 20, x);
       normalise(row, 16, layer.weights().latent_norm);
-      rotate(row, 16, 4, true, position);
+      turn(row, 16, 4, true, position);
       expect_near(got.rows.subspan(token * 20, 20), row, "row");
       for (std::size_t head = 0; head < 3; ++head) {
         Doubles query = latent_query(layer, x, head, position);
@@ -185,12 +118,12 @@ TEST(AttentionLayer, ProjectsGroupedKeysOfWhichHalfRotates) {
     const Doubles x = row_of(hidden, token, 24);
     const auto position = static_cast<double>(kPositions[token]);
     Doubles row = apply(layer.weights().row_down, 0, 26, x);
-    rotate(row, 0, 4, false, position);
-    rotate(row, 8, 4, false, position);
+    turn(row, 0, 4, false, position);
+    turn(row, 8, 4, false, position);
     expect_near(got.rows.subspan(token * 26, 26), row, "row");
     for (std::size_t head = 0; head < 6; ++head) {
       Doubles query = apply(layer.weights().query_up, head * 8, 8, x);
-      rotate(query, 0, 4, false, position);
+      turn(query, 0, 4, false, position);
       expect_near(got.queries.subspan((token * 6 + head) * 8, 8), query, "query");
     }
   }

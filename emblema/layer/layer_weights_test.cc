@@ -3,44 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "emblema/layer/small_layers_testing.h"
+
 namespace emblema {
 namespace {
 
-struct Described {
-  ModelConfig model;
-  LayerGeometry layer;
-};
+using small_layers::grouped;
+using Described = small_layers::Made;
 
 Described latent() {
-  Described d;
-  d.model.family = AttentionFamily::kLatent;
-  d.model.hidden_size = 24;
-  d.model.q_lora_rank = 10;
-  d.model.kv_lora_rank = 16;
-  d.model.qk_nope_head_dim = 6;
-  d.model.qk_rope_head_dim = 4;
-  d.model.v_head_dim = 5;
-  d.layer.kind = "mla";
-  d.layer.query_heads = 3;
-  d.layer.kv_heads = 1;
-  d.layer.key_dim = 20;
-  d.layer.value_dim = 16;
-  d.layer.scale = 0.3;
-  d.layer.rope.rotary_dim = 4;
-  return d;
-}
-
-Described grouped() {
-  Described d;
-  d.model.hidden_size = 24;
-  d.layer.kind = "gqa";
-  d.layer.query_heads = 6;
-  d.layer.kv_heads = 2;
-  d.layer.key_dim = 8;
-  d.layer.value_dim = 5;
-  d.layer.scale = 0.3;
-  d.layer.rope.rotary_dim = 4;
-  return d;
+  return small_layers::latent(10);
 }
 
 LayerWeights made(const Described& d, std::uint64_t seed, std::uint32_t layer) {

@@ -1,5 +1,5 @@
-// What the prefill tests share: small layers, rows scattered over blocks, and the definition of
-// attention (kernels/attention.h) as plain loops in double. Part of no library.
+// What the prefill tests share: rows scattered over blocks, and the definition of attention
+// (kernels/attention.h) as plain loops in double. Part of no library.
 #pragma once
 
 #include <cmath>
@@ -11,60 +11,30 @@
 
 #include "emblema/layer/prefill.h"
 #include "emblema/layer/row_codec.h"
-#include "emblema/layer/seeded_values.h"
+#include "emblema/layer/small_layers_testing.h"
 
 namespace emblema::prefill_case {
 
-using Doubles = std::vector<double>;
-inline constexpr double kTheta = 100.0;
+using small_layers::apply;
+using small_layers::Doubles;
+using small_layers::Made;
+using small_layers::turn;
+using small_layers::values;
 
 // Results are averages of values of order 1 under logits of order 3: a few hundred roundings of
 // 2^-24 each, in another order than the loops here.
 inline constexpr double kTolerance = 1e-5;
 
-struct Made {
-  ModelConfig model;
-  LayerGeometry layer;
-  AttentionLayer make() const {
-    return AttentionLayer::create(model, layer, {.seed = 11, .threads = 1}).value();
-  }
-};
-
+// Scaled so that logits are of order 3.
 inline Made latent() {
-  Made made;
-  made.model.family = AttentionFamily::kLatent;
-  made.model.hidden_size = 24;
-  made.model.kv_lora_rank = 16;
-  made.model.qk_nope_head_dim = 6;
-  made.model.qk_rope_head_dim = 4;
-  made.model.v_head_dim = 5;
-  made.layer.query_heads = 3;
-  made.layer.kv_heads = 1;
-  made.layer.key_dim = 20;
-  made.layer.value_dim = 16;
+  Made made = small_layers::latent();
   made.layer.scale = 0.7;
-  made.layer.rope.theta = kTheta;
-  made.layer.rope.rotary_dim = 4;
-  made.layer.rope.interleaved = true;
   return made;
 }
 
 inline Made grouped() {
-  Made made;
-  made.model.hidden_size = 24;
-  made.layer.query_heads = 6;
-  made.layer.kv_heads = 2;
-  made.layer.key_dim = 8;
-  made.layer.value_dim = 5;
+  Made made = small_layers::grouped();
   made.layer.scale = 0.7;
-  made.layer.rope.theta = kTheta;
-  made.layer.rope.rotary_dim = 6;
-  return made;
-}
-
-inline std::vector<float> values(std::uint64_t count, std::uint64_t key) {
-  std::vector<float> made(count);
-  fill_uniform(made, key, 1.7F);
   return made;
 }
 
@@ -113,33 +83,10 @@ struct Cached {
   std::vector<std::int64_t> deltas;
 };
 
-inline void turn(Doubles& x, std::size_t offset, std::size_t dim, bool interleaved, double by) {
-  for (std::size_t i = 0; i < dim / 2; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dim);
-    const double angle = by * std::pow(kTheta, exponent);
-    double& u = x[offset + (interleaved ? 2 * i : i)];
-    double& v = x[offset + (interleaved ? 2 * i + 1 : i + dim / 2)];
-    const double turned = u * std::cos(angle) - v * std::sin(angle);
-    v = u * std::sin(angle) + v * std::cos(angle);
-    u = turned;
-  }
-}
-
 struct KeyValue {
   Doubles key;
   Doubles value;
 };
-
-inline Doubles apply(const std::vector<float>& weights, std::size_t first, std::size_t out,
-                     std::span<const float> x) {
-  Doubles y(out, 0.0);
-  for (std::size_t i = 0; i < out; ++i) {
-    for (std::size_t j = 0; j < x.size(); ++j) {
-      y[i] += static_cast<double>(weights[(first + i) * x.size() + j]) * x[j];
-    }
-  }
-  return y;
-}
 
 // The expanded key and value of one head, the key turned to the attached position.
 inline KeyValue key_value(const AttentionLayer& layer, const Cached& cached, std::size_t row,

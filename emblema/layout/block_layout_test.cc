@@ -11,18 +11,11 @@
 
 #include "emblema/contract/bytes.h"
 #include "emblema/layout/convert.h"
+#include "emblema/layout/layout_testing.h"
 #include "test/model_samples.h"
 
 namespace emblema {
 namespace {
-
-ModelLayout layout_of(const ModelConfig& model, const GeometryOptions& options = {}) {
-  const auto geometry = ModelGeometry::from(model, options);
-  EXPECT_TRUE(geometry) << geometry.error().describe();
-  auto layout = ModelLayout::native(*geometry);
-  EXPECT_TRUE(layout) << layout.error().describe();
-  return *layout;
-}
 
 void put(std::vector<std::uint8_t>* block, std::uint64_t offset, std::uint64_t value,
          std::uint32_t bytes) {

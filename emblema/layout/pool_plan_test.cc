@@ -7,6 +7,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "emblema/contract/bytes.h"
+#include "emblema/layout/layout_testing.h"
 #include "test/model_samples.h"
 
 namespace emblema {
@@ -15,14 +16,6 @@ namespace {
 using namespace literals;
 using testing::AllOf;
 using testing::HasSubstr;
-
-ModelLayout layout_of(const ModelConfig& model, const GeometryOptions& options = {}) {
-  const auto geometry = ModelGeometry::from(model, options);
-  EXPECT_TRUE(geometry) << geometry.error().describe();
-  auto layout = ModelLayout::native(*geometry);
-  EXPECT_TRUE(layout) << layout.error().describe();
-  return *layout;
-}
 
 PoolPlan plan_of(const ModelLayout& layout, std::uint64_t pool_bytes,
                  const PoolPlanOptions& options = {}) {

@@ -34,6 +34,8 @@ template <class T>
 using Result = tl::expected<T, Error>;
 
 // What a function with nothing to return gives: `Status s = f(); if (!s) return propagate(s);`
+// A Result is asked for its value and so gets looked at; a Status could be dropped. tl::expected is
+// not [[nodiscard]] and an alias cannot be: the functions are, each in its header.
 using Status = Result<void>;
 
 inline tl::unexpected<Error> fail(ErrorCode code, std::string message) {

@@ -9,6 +9,6 @@ namespace emblema {
 
 // Invalid: names the field, its value and what is allowed. Unsupported: a compress_ratio that is
 // none of DeepSeek-V4's.
-Status check_model(const ModelConfig& model);
+[[nodiscard]] Status check_model(const ModelConfig& model);
 
 }  // namespace emblema

@@ -35,11 +35,12 @@ struct AttentionLimits {
 // Invalid, before any work, naming the value: sizes of out or lse that do not fit, spans that are
 // unsorted or overlap or leave their blocks, shape fields out of range, null memory.
 // Unsupported: a delta != 0 without a table of fixed frequencies.
-Status decode_attention(const AttentionInputs& inputs, std::span<float> out, std::span<float> lse);
+[[nodiscard]] Status decode_attention(const AttentionInputs& inputs, std::span<float> out,
+                                      std::span<float> lse);
 
 // What decode_attention checks before it works; shared by every kernel and the reference.
-Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_size,
-                              std::uint64_t lse_size);
+[[nodiscard]] Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_size,
+                                            std::uint64_t lse_size);
 
 // Joins a partial result into another over disjoint keys (no sinks in either), per query and head:
 //   m = max(la, lb); both -infinity: (0, -infinity); else weights e^(l - m).

@@ -130,7 +130,7 @@ class AttentionCase {
     inputs.sinks = sinks;
   }
 
-  Status decode() { return decode_attention(inputs, out, lse); }
+  [[nodiscard]] Status decode() { return decode_attention(inputs, out, lse); }
 
   AttentionInputs inputs;
   std::vector<std::byte> memory;

@@ -37,7 +37,7 @@ class AbsorbedWeights {
 
   // result [count][query_heads][latent_dim] -> out [count][d], overwritten.
   // Invalid: sizes that do not fit.
-  Status output(std::span<const float> result, std::span<float> out) const;
+  [[nodiscard]] Status output(std::span<const float> result, std::span<float> out) const;
 
   std::uint64_t size_bytes() const { return product_.size() * sizeof(float); }
 

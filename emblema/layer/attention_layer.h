@@ -78,8 +78,8 @@ class AttentionLayer {
 
   // result [count][query_heads][result_dim(form)] -> out [count][d], overwritten.
   // Invalid: sizes that do not fit.
-  Status output(std::span<const float> result, AttentionForm form, std::span<float> out,
-                LayerScratch& scratch) const;
+  [[nodiscard]] Status output(std::span<const float> result, AttentionForm form,
+                              std::span<float> out, LayerScratch& scratch) const;
 
  private:
   AttentionLayer() = default;
@@ -102,7 +102,8 @@ class AttentionLayer {
 // Writes rows first ... first + count - 1 of a projection as a cache stores them.
 // Invalid: a range outside the projection, or sizes that do not fit. Unsupported: an encoding other
 // than fp32, fp16 and bf16.
-Status encode_rows(const Projection& projection, std::uint64_t first, std::uint64_t count,
-                   ByteSpan destination, std::uint64_t row_bytes, Encoding encoding);
+[[nodiscard]] Status encode_rows(const Projection& projection, std::uint64_t first,
+                                 std::uint64_t count, ByteSpan destination, std::uint64_t row_bytes,
+                                 Encoding encoding);
 
 }  // namespace emblema

@@ -50,10 +50,10 @@ struct PrefillScratch {
 // Only the sequence's own queries, `first_query` and those after it, are read and written.
 // Invalid, before any work: sizes that do not fit, and what check_attention_inputs refuses.
 // Unsupported: delta != 0 where the rotary frequencies depend on the length.
-Status prefill_by_gemm(const AttentionLayer& layer, AttentionForm form,
-                       std::span<const float> queries, const SequenceInputs& sequence,
-                       const PagedRows& rows, std::span<float> out, std::span<float> lse,
-                       PrefillScratch& scratch);
+[[nodiscard]] Status prefill_by_gemm(const AttentionLayer& layer, AttentionForm form,
+                                     std::span<const float> queries, const SequenceInputs& sequence,
+                                     const PagedRows& rows, std::span<float> out,
+                                     std::span<float> lse, PrefillScratch& scratch);
 
 // Multiplications per layer for `queries` new tokens over `keys` rows, all visible, from the
 // unabsorbed queries to the result per head [H][value_dim]:

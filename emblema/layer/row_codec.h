@@ -20,8 +20,9 @@ Result<std::uint64_t> row_element_bytes(Encoding encoding);
 // written 0, so that equal rows are equal bytes.
 //   rows [count][row_elements]   destination [count][row_bytes]
 // Invalid: sizes that do not fit, naming them. Unsupported: the encoding.
-Status encode_row_values(std::span<const float> rows, std::uint64_t row_elements,
-                         ByteSpan destination, std::uint64_t row_bytes, Encoding encoding);
+[[nodiscard]] Status encode_row_values(std::span<const float> rows, std::uint64_t row_elements,
+                                       ByteSpan destination, std::uint64_t row_bytes,
+                                       Encoding encoding);
 
 // Reads out.size() numbers. REQUIRES: one of the three encodings, `row` holds them.
 void decode_row_values(const std::byte* row, Encoding encoding, std::span<float> out);

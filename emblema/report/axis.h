@@ -29,7 +29,7 @@ std::string format_value(double value, Unit unit);
 std::string format_exact(double value, Unit unit);
 
 // What charts accept: finite, 0 or more, at most 2^63. `what` names the value in the error.
-Status check_value(double value, std::string_view what);
+[[nodiscard]] Status check_value(double value, std::string_view what);
 
 enum class Scale : std::uint8_t { kLinear, kLog2 };
 

@@ -43,6 +43,6 @@ std::string draw_no_data(const ChartHead& head, const SvgOptions& options);
 void check_options(const SvgOptions& options);
 
 // Invalid if a chart has more series than colours.
-Status check_series_count(std::string_view title, std::size_t series_count);
+[[nodiscard]] Status check_series_count(std::string_view title, std::size_t series_count);
 
 }  // namespace emblema

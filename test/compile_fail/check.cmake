@@ -1,6 +1,8 @@
 # One compilation of one file: `wanted` is compiles, or refused.
 # In the C locale a compiler quotes with plain ' whatever the machine speaks.
-set(command ${CMAKE_COMMAND} -E env LC_ALL=C ${compiler} -std=c++20 -fsyntax-only)
+# An ignored Status is an error, as in the build (where every warning is one).
+set(command ${CMAKE_COMMAND} -E env LC_ALL=C ${compiler} -std=c++20 -fsyntax-only
+  -Werror=unused-result)
 foreach(folder ${includes})
   list(APPEND command -I ${folder})
 endforeach()

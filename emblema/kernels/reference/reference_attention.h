@@ -47,7 +47,7 @@ void reference_finish(std::span<double> out, std::span<const double> lse,
                       std::span<const float> sinks);
 
 // decode_attention in double: the same inputs, checks, shapes and errors.
-Status reference_attention(const AttentionInputs& inputs, std::span<double> out,
-                           std::span<double> lse);
+[[nodiscard]] Status reference_attention(const AttentionInputs& inputs, std::span<double> out,
+                                         std::span<double> lse);
 
 }  // namespace emblema

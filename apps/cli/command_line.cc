@@ -89,7 +89,7 @@ Status check_not_empty(const Arguments& arguments) {
 
 // CLI11's sentences count arguments; ours say what to do.
 std::string in_words(const CLI::ParseError& error) {
-  const std::string sentence = error.what();
+  std::string sentence = error.what();
   const std::string option = sentence.substr(0, sentence.find(':'));
   if (error.get_name() == "ArgumentMismatch") {
     if (sentence.find("flag override") != std::string::npos) {
@@ -104,7 +104,7 @@ std::string in_words(const CLI::ParseError& error) {
 
 // CLI11 reports by exception; here is where that ends.
 Status parse(const Command& command, const Arguments& arguments, CLI::App* app, bool* wants_help) {
-  if (const auto ok = check_not_empty(arguments); !ok) return ok;
+  if (auto ok = check_not_empty(arguments); !ok) return ok;
   try {
     app->parse(Arguments(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {

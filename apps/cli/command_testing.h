@@ -44,6 +44,7 @@ inline Ran run_command(const std::vector<std::string>& arguments, const std::str
   std::vector<std::string> owned = {EMBLEMA_COMMAND};
   owned.insert(owned.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
+  argv.reserve(owned.size() + 1);
   for (std::string& argument : owned) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const pid_t child = ::fork();

@@ -61,7 +61,7 @@ Result<std::uint64_t> parse_size(std::string_view option, std::string_view text)
 }
 
 std::string exact_in_words(const Rational& number) {
-  const std::string exact = number.exact();
+  std::string exact = number.exact();
   if (exact.find('/') != std::string::npos) return exact;
   const std::size_t point = exact.find('.');
   return format_count(number.floor()) + (point == std::string::npos ? "" : exact.substr(point));

@@ -28,7 +28,8 @@ TEST(LayerByLayer, HeadsOfEachLayerWhereTheyGrowWithDepth) {
     EXPECT_EQ(geometry.layers()[i].kv_heads, 3 + i);
     EXPECT_EQ(geometry.layers()[i].kind, "gqa");
   }
-  EXPECT_EQ(geometry.growing_bytes_per_token().value(), Rational((3 + 4 + 5) * 2 * 64 * 2));
+  EXPECT_EQ(geometry.growing_bytes_per_token().value(),
+            Rational(std::uint64_t{3 + 4 + 5} * 2 * 64 * 2));
   // As many KV heads as the layer's own query heads is MHA, though the widest layer has more.
   model.layers[0].num_key_value_heads = 12;
   EXPECT_EQ(geometry_of(model).layers()[0].kind, "mha");

@@ -120,7 +120,7 @@ TEST(BadOption, DeploymentsOfLaterReleasesAreRefusedByName) {
 
 TEST(BadCommand, IsAnsweredWithTheNearest) {
   expect_refused(run_command({"plam"}), HasSubstr("unknown command 'plam'; nearest: plan"));
-  expect_refused(run_command({"qqqqqq"}), HasSubstr("allowed: plan"));
+  expect_refused(run_command({"qqqqqq"}), HasSubstr("allowed: run plan"));
   expect_refused(run_command({"--versoin"}), HasSubstr("nearest: --version"));
   expect_refused(run_command({"help", "nothing"}), HasSubstr("unknown command 'nothing'"));
   expect_refused(run_command({"completion", "csh"}), HasSubstr("allowed: bash, zsh, fish"));

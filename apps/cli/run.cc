@@ -151,7 +151,7 @@ Command run_command() {
               "  emblema run\n"
               "  emblema run --model deepseek-v3 --layers 2\n"
               "  emblema run --model llama-3-8b --agents 4 --document README.md\n"
-              "  emblema run --json --html /tmp/page.html\n",
+              "  emblema run --json --html page.html\n",
           .not_in_release = "--isa --persist --disk --tier-host",
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<RunArguments>();

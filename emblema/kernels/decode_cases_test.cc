@@ -18,7 +18,6 @@ namespace {
 using testing_support::AttentionCase;
 using testing_support::grouped_shape;
 using testing_support::latent_shape;
-using testing_support::relative_difference;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 

@@ -239,7 +239,7 @@ class BarDrawing {
     for (const BarSeries& series : data_.series) {
       const std::string part =
           fmt::format("{} {}", clean_text(series.name), shown(series.values[category]));
-      const std::string longer = line.empty() ? part : line + " · " + part;
+      const std::string longer = line.empty() ? part : fmt::format("{} · {}", line, part);
       if (!line.empty() && width_px(longer, kValuePx) > room) {
         flush();
         line = part;

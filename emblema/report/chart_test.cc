@@ -44,7 +44,8 @@ LineChartData bytes_by_context() {
                      .y_unit = Unit::kBytes,
                      .x_scale = Scale::kLog2,
                      .series = {{"mla", {}}, {"gqa", {}}}};
-  for (double tokens = 1024; tokens <= 131072; tokens *= 2) {
+  for (int power = 10; power <= 17; ++power) {
+    const double tokens = std::exp2(power);
     data.series[0].points.push_back({tokens, tokens * 70272});
     data.series[1].points.push_back({tokens, tokens * 327680});
   }

@@ -14,7 +14,6 @@ namespace emblema {
 namespace {
 
 using testing_support::grouped_shape;
-using testing_support::latent_shape;
 using testing_support::relative_difference;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

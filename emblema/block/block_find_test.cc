@@ -12,7 +12,9 @@ namespace {
 
 using namespace block_testing;
 
-Digest digest_of(const std::string& text) { return sha256(std::as_bytes(std::span(text))); }
+Digest digest_of(const std::string& text) {
+  return sha256(std::as_bytes(std::span(text)));
+}
 
 TEST(PrefixHit, APromptEndingInsideABlockNeverMatchesTheWholeBlock) {
   auto manager = one_group(64, 4);
@@ -211,6 +213,40 @@ TEST(TwoGroups, AHitIsWholeInEveryGroup) {
     if (gone > 4) {
       EXPECT_EQ(found.cut_by, "window 8");
     }
+    expect_sound(*manager);
+  }
+}
+
+// A window group had lost some blocks: the boundary must be the longest whose window is whole.
+// Window 4, blocks of 2: at boundary b the block before b and the one before that are needed, and
+// at 2 the only one. All 16 ways in which four blocks can be there.
+TEST(TwoGroups, TheBoundaryIsTheLongestWhoseWindowIsWhole) {
+  for (unsigned mask = 0; mask < 16; ++mask) {
+    auto manager = manager_of({group_layout("growing", 2), group_layout("window 4", 2, 4)}, {4, 4});
+    const std::vector<TokenId> prompt = tokens_from(0, 8);
+    ChainMatch stored = store(*manager, tenant("a"), prompt);
+    // What is let go can be taken; what stays is held meanwhile.
+    std::vector<SealedBlock> kept;
+    for (unsigned block = 0; block < 4; ++block) {
+      if ((mask >> block & 1) != 0) kept.push_back(std::move(stored.groups[1].blocks[block]));
+    }
+    stored.groups[1].blocks.clear();
+    manager->evict_all();
+    std::uint64_t expected = 0;
+    for (std::uint64_t b = 2; b <= 8; b += 2) {
+      bool whole = true;
+      for (std::uint64_t token = b < 4 ? 0 : b - 3; token < b; ++token) {
+        whole = whole && (mask >> (token / 2) & 1) != 0;
+      }
+      if (whole) expected = b;
+    }
+    EXPECT_EQ(hit(*manager, tenant("a"), joined(prompt, {9})), expected) << "mask " << mask;
+    expect_sound(*manager);
+    // What is missing is stored again into the nodes that stayed behind.
+    kept.clear();
+    stored = ChainMatch();
+    store(*manager, tenant("a"), prompt);
+    EXPECT_EQ(hit(*manager, tenant("a"), joined(prompt, {9})), 8u) << "mask " << mask;
     expect_sound(*manager);
   }
 }

@@ -127,7 +127,7 @@ SealedBlock BlockManager::seal(OpenBlock&& block, std::uint64_t filled_tokens) {
 bool BlockManager::needs_copy(const SealedBlock& block) const {
   const std::lock_guard lock(state_->mutex);
   const auto& meta = state_->groups[block.group()].meta[block.id().index];
-  return meta.refs > 1 || meta.entries > 0;
+  return meta.is_shared();
 }
 
 // The same memory, where nobody else can be reading it.
@@ -136,7 +136,7 @@ std::optional<OpenBlock> BlockManager::reopen_in_place(SealedBlock& block) {
   const std::lock_guard lock(state_->mutex);
   GroupState& group = state_->groups[block.group()];
   const auto& meta = group.meta[block.id().index];
-  if (meta.refs > 1 || meta.entries > 0) return std::nullopt;
+  if (meta.is_shared()) return std::nullopt;
   group.set_open(block.id());
   return OpenBlock(std::move(block.hold_));
 }

@@ -79,6 +79,8 @@ struct BlockCounts {
   std::uint64_t entries = 0;
   std::uint64_t logical_bytes = 0;   // holds x block bytes
   std::uint64_t physical_bytes = 0;  // (open + referenced) x block bytes
+
+  friend bool operator==(const BlockCounts&, const BlockCounts&) = default;
 };
 
 // A place in a group's forest where a chain goes on. Holds the entry in place while it lives.
@@ -211,7 +213,8 @@ class BlockManager {
   // ---- sharing content -----------------------------------------------------------------------
 
   // Hashes, compares and shares up to `budget_blocks` blocks of the deferred queue; gives back how
-  // many it took off the queue. Any thread, several at once.
+  // many names it took off the queue (of blocks that came free meanwhile too). Any thread, several
+  // at once.
   std::uint64_t seal_pending(std::uint64_t budget_blocks);
 
   // Changes whenever some block was replaced by an equal one: then refresh() may find a new home.

@@ -46,6 +46,20 @@ TEST(BlockSeal, ZeroesWhatLiesBehindTheFilledRows) {
   }
 }
 
+TEST(BlockSealDeathTest, SealingTwiceIsAProgrammersError) {
+  auto manager = one_group(4, 2);
+  OpenBlock open = take_one(*manager);
+  const SealedBlock sealed = manager->seal(std::move(open), 4);
+  // NOLINTNEXTLINE(bugprone-use-after-move): the misuse itself
+  EXPECT_DEATH((void)manager->seal(std::move(open), 4), "an open block with at most all its rows");
+}
+
+TEST(BlockSealDeathTest, MoreRowsThanTheBlockHasIsAProgrammersError) {
+  auto manager = one_group(4, 2);
+  OpenBlock open = take_one(*manager);
+  EXPECT_DEATH((void)manager->seal(std::move(open), 5), "an open block with at most all its rows");
+}
+
 TEST(BlockReopen, ASoleHolderKeepsItsMemory) {
   auto manager = one_group(4, 2);
   OpenBlock open = take_one(*manager);
@@ -147,6 +161,18 @@ TEST(BlockManagerMetadataOnly, CountsWithoutBytes) {
   EXPECT_EQ(manager->region_base(0), nullptr);
   expect_sound(*manager);
 }
+
+// The suite runs again with every digest cut (EMBLEMA_TEST_DIGEST_BITS): it must have met
+// collisions, or the cut did not take.
+class CutDigests : public testing::Environment {
+  void TearDown() override {
+    if (digest_bits_under_test() <= 8) {
+      EXPECT_GT(collisions_seen(), 0u) << "no digest ever collided";
+    }
+  }
+};
+const testing::Environment* const kCutDigests =
+    testing::AddGlobalTestEnvironment(new CutDigests);  // gtest owns it
 
 }  // namespace
 }  // namespace emblema

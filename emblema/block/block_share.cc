@@ -69,7 +69,7 @@ BlockManager::Published BlockManager::publish(SealedBlock&& block, const Tip& pa
       settled = share_content(std::move(settled));
     } else {
       const std::lock_guard lock(state_->mutex);
-      state_->pending.emplace_back(group_number, settled.id());
+      state_->queue_content(group_number, settled.id());
     }
   }
   checked();
@@ -132,7 +132,9 @@ std::uint64_t BlockManager::seal_pending(std::uint64_t budget_blocks) {
       state_->pending.pop_front();
       GroupState& group = state_->groups[group_number];
       // Its holders may have gone meanwhile, or opened it again.
-      if (!group.pool.is_current(id) || group.meta[id.index].is_open) continue;
+      if (!group.pool.is_current(id)) continue;
+      group.meta[id.index].is_pending = false;
+      if (group.meta[id.index].is_open) continue;
       group.add_ref(id.index);
       block = SealedBlock(Hold(this, group_number, id));
     }

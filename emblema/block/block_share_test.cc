@@ -15,7 +15,7 @@ TEST(ContentShare, EqualBytesUnderDifferentKeysBecomeOneBlock) {
   const ChainMatch b = store(*manager, tenant("t"), tokens_from(100, 4), 1);
   EXPECT_EQ(a.groups[0].blocks[0].id(), b.groups[0].blocks[0].id());
   EXPECT_EQ(manager->stats().content_shared_blocks, 1u);
-  EXPECT_EQ(manager->stats().content_collisions, 0u);
+  EXPECT_EQ(manager->stats().content_collisions, 0u) << "equal bytes are no collision";
   EXPECT_EQ(manager->counts(0).referenced, 1u);
   EXPECT_EQ(manager->counts(0).holds, 2u);
   expect_sound(*manager);
@@ -88,7 +88,9 @@ TEST(DuplicateKey, OtherBytesStayPrivateAndTheirChildrenGoUnderTheFirst) {
       manager->publish(manager->seal(std::move(open_b), 4), second.groups[0].tip, all.first(4), {});
   EXPECT_EQ(b.block.id(), id_b) << "the newcomer reads its own bytes";
   EXPECT_EQ(manager->stats().duplicate_unequal, 1u);
-  EXPECT_EQ(manager->stats().content_collisions, 0u);
+  if (digest_bits_under_test() == 256) {
+    EXPECT_EQ(manager->stats().content_collisions, 0u) << "other bytes under one key collide not";
+  }
   OpenBlock open_c = take_one(*manager, 0, "t");
   fill(open_c, 3, 4);
   auto c = manager->publish(manager->seal(std::move(open_c), 4), b.tip, all.subspan(4), {});
@@ -154,6 +156,45 @@ TEST(DeferredSeal, ABlockWhoseHoldersAreGoneIsSkipped) {
   EXPECT_EQ(manager->seal_pending(10), 2u);
   EXPECT_EQ(manager->counts(0).free, 2u);
   expect_sound(*manager);
+}
+
+// Two private blocks of equal bytes: the second was replaced by the first, and its holder has not
+// followed yet. The first must not be opened again in place, or the follower reads what is being
+// written.
+TEST(DeferredSeal, ABlockThatOthersMayStillBeLedToIsNeverWritten) {
+  auto manager = one_group(4, 8, {.seal = SealMode::kDeferred});
+  const std::vector<TokenId> tokens = tokens_from(0, 4);
+  store(*manager, tenant("t"), tokens, 1);
+  const auto publish_other_bytes = [&] {
+    const ChainMatch root = manager->match(tenant("t"), tokens, {}, 0);
+    OpenBlock open = take_one(*manager, 0, "t");
+    fill(open, 2, 4);
+    return manager->publish(manager->seal(std::move(open), 4), root.groups[0].tip, tokens, {})
+        .block;
+  };
+  SealedBlock first = publish_other_bytes();
+  SealedBlock second = publish_other_bytes();
+  ASSERT_EQ(manager->stats().duplicate_unequal, 2u) << "both stay private";
+  manager->seal_pending(UINT64_MAX);
+  ASSERT_EQ(manager->stats().content_shared_blocks, 1u);
+  const std::vector<std::byte> before(second.bytes().begin(), second.bytes().end());
+  EXPECT_TRUE(manager->needs_copy(first));
+  auto opened = manager->reopen(std::move(first), "t");
+  ASSERT_TRUE(opened);
+  std::memset(opened->bytes().data(), 0xee, opened->bytes().size());
+  manager->refresh(second);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), second.bytes().begin()));
+  expect_sound(*manager);
+}
+
+// The queue of deferred sharing grew for ever where nobody worked it off.
+TEST(DeferredSeal, TheQueueNeverOutgrowsThePool) {
+  auto manager = one_group(4, 4, {.seal = SealMode::kDeferred});
+  for (TokenId round = 0; round < 1000; ++round) {
+    store(*manager, tenant("t"), tokens_from(round * 10, 4), round);
+  }
+  EXPECT_LE(manager->seal_pending(UINT64_MAX), 8u);
+  EXPECT_EQ(manager->seal_pending(1), 0u);
 }
 
 TEST(SegmentEntries, AreFoundAgainWholeAndNeverByAPrompt) {

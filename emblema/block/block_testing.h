@@ -2,6 +2,8 @@
 // short words for storing and looking up.
 #pragma once
 
+#include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -34,6 +36,20 @@ inline BlockLayout group_layout(const std::string& name, std::uint64_t block_tok
   return layout;
 }
 
+// EMBLEMA_TEST_DIGEST_BITS cuts every digest, for runs of the whole suite under collisions.
+inline unsigned digest_bits_under_test() {
+  const char* text = std::getenv("EMBLEMA_TEST_DIGEST_BITS");
+  unsigned bits = 256;
+  if (text != nullptr) std::from_chars(text, text + std::strlen(text), bits);
+  return bits;
+}
+
+// Collisions counted by all managers that expect_sound() saw.
+inline std::uint64_t& collisions_seen() {
+  static std::uint64_t seen = 0;
+  return seen;
+}
+
 // A manager with `blocks[i]` blocks of group i.
 inline std::unique_ptr<BlockManager> manager_of(std::vector<BlockLayout> groups,
                                                 const std::vector<std::uint64_t>& blocks,
@@ -44,6 +60,7 @@ inline std::unique_ptr<BlockManager> manager_of(std::vector<BlockLayout> groups,
     plan.groups.push_back({blocks[i], groups[i].block_bytes, groups[i].block_tokens});
   }
   layout.groups = std::move(groups);
+  if (options.digest_bits_for_test == 256) options.digest_bits_for_test = digest_bits_under_test();
   return BlockManager::open(layout, plan, std::move(options)).value();
 }
 
@@ -82,7 +99,7 @@ inline OpenBlock take_one(BlockManager& manager, std::uint32_t group = 0,
 inline void fill(OpenBlock& block, std::uint32_t content, std::uint64_t rows) {
   const ByteSpan bytes = block.bytes();
   for (std::uint64_t i = 0; i < rows * kRowBytes && i < bytes.size(); ++i) {
-    bytes[i] = static_cast<std::byte>((content * 131u + i * 7u) & 0xffu);
+    bytes[i] = static_cast<std::byte>((std::uint64_t{content} * 131u + i * 7u) & 0xffu);
   }
 }
 
@@ -116,6 +133,7 @@ inline std::uint64_t hit(BlockManager& manager, const CacheIdentity& identity,
 inline void expect_sound(const BlockManager& manager) {
   const Status ok = manager.check_invariants();
   EXPECT_TRUE(ok) << (ok ? "" : ok.error().message);
+  collisions_seen() += manager.stats().content_collisions + manager.stats().key_collisions;
   for (std::uint32_t g = 0; g < manager.group_count(); ++g) {
     const BlockCounts counts = manager.counts(g);
     EXPECT_EQ(counts.free + counts.open + counts.referenced + counts.idle, counts.capacity);

@@ -49,7 +49,7 @@ void GroupState::set_sealed(BlockId id, std::uint64_t filled_tokens) {
 
 void GroupState::set_open(BlockId id) {
   BlockMeta& one = meta[id.index];
-  EMBLEMA_CHECK(one.refs == 1 && one.entries == 0, "only a block of one holder is opened again");
+  EMBLEMA_CHECK(one.refs == 1 && !one.is_shared(), "only a block of one holder is opened again");
   if (one.content) content.erase(*std::exchange(one.content, std::nullopt), id.index);
   change(id.index, [&](BlockMeta& changed) {
     changed.is_open = true;
@@ -86,6 +86,8 @@ void GroupState::free_if_unheld(std::uint32_t block) {
   if (one.content) content.erase(*std::exchange(one.content, std::nullopt), block);
   one.is_open = false;
   one.forward.reset();
+  one.is_forward_target = false;
+  one.is_pending = false;
   one.first_entry = kNoEntry;
   pool.release(pool.id_of(block));
 }
@@ -124,6 +126,7 @@ void GroupState::redirect(std::uint32_t from, std::uint32_t to) {
     attach(entry, to);
   }
   meta[from].forward = pool.id_of(to);
+  meta[to].is_forward_target = true;
 }
 
 void GroupState::add_tip(EntryId entry) {
@@ -209,6 +212,20 @@ std::uint32_t BlockManager::State::domain_of(std::string_view tenant) {
   const auto number = static_cast<std::uint32_t>(domains.size() + 1);
   domains.emplace(tenant, number);
   return number;
+}
+
+void BlockManager::State::queue_content(std::uint32_t group, BlockId id) {
+  auto& meta = groups[group].meta[id.index];
+  if (meta.is_pending || meta.content) return;
+  meta.is_pending = true;
+  pending.emplace_back(group, id);
+  // Names of blocks that came free meanwhile are dropped before they outnumber the blocks.
+  std::uint64_t blocks = 0;
+  for (const auto& one : groups) blocks += one.pool.capacity();
+  if (pending.size() <= 2 * blocks) return;
+  std::erase_if(pending, [this](const auto& item) {
+    return !groups[item.first].pool.is_current(item.second);
+  });
 }
 
 std::uint64_t BlockManager::State::boundary_tokens() const {

@@ -31,7 +31,11 @@ struct BlockMeta {
   std::uint32_t domain = 0;                  // tenant of its last holder, 0 = never used
   std::optional<ContentIndex::Key> content;  // listed under this key
   std::optional<BlockId> forward;            // the equal block that replaced it in the entries
+  bool is_forward_target = false;            // others may still be led here: never written again
+  bool is_pending = false;                   // in State::pending, under this life's id
 
+  // Whether writing needs a copy, with one holder asking.
+  bool is_shared() const { return refs > 1 || entries > 0 || is_forward_target; }
   BlockClass classify() const {
     if (refs > 0) return is_open ? BlockClass::kOpen : BlockClass::kReferenced;
     return entries > 0 ? BlockClass::kIdle : BlockClass::kFree;
@@ -116,6 +120,7 @@ struct BlockManager::State {
   std::atomic<std::uint64_t> epoch{0};
 
   std::uint32_t domain_of(std::string_view tenant);
+  void queue_content(std::uint32_t group, BlockId id);  // for seal_pending()
   std::uint64_t boundary_tokens() const;  // where a hit may end: the lcm of the block tokens
   // Evicts so that counts[group] blocks of each group are free. OutOfBlocks: nothing was changed.
   Status make_room(std::span<const std::uint64_t> counts);

@@ -62,8 +62,9 @@ Status describe_layers(EngineCore* core) {
 }
 
 Status check_options(const EngineOptions& options) {
-  if (options.step_tokens == 0) {
-    return fail(ErrorCode::Invalid, "step_tokens is 0; allowed: 1 and more");
+  if (options.step_tokens == 0 || options.step_tokens > kSequenceTokensMax) {
+    return fail(ErrorCode::Invalid, fmt::format("step_tokens is {}; allowed: 1 to {}",
+                                                options.step_tokens, kSequenceTokensMax));
   }
   if (options.max_sequences == 0) {
     return fail(ErrorCode::Invalid, "max_sequences is 0; allowed: 1 and more");
@@ -213,6 +214,12 @@ Result<Segment> SegmentBuilder::seal() {
   }
   s.rebuild_spans();
   return segment;
+}
+
+std::vector<BlockId> Segment::held_blocks(std::uint32_t group) const {
+  std::vector<BlockId> held;
+  for (const SealedBlock& block : runs_[group].blocks) held.push_back(block.id());
+  return held;
 }
 
 Pin Engine::pin(const StartRequest& request) {

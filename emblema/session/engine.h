@@ -25,7 +25,7 @@ namespace emblema {
 
 // Whose request it is and what it says. Everything here decides what may be found.
 struct StartRequest {
-  std::span<const TokenId> tokens;  // the prompt
+  std::span<const TokenId> tokens = {};  // the prompt
   std::string_view tenant = {};
   std::string_view salt = {};
   Digest adapter = {};                  // of the adapter's content; none = the base model

@@ -21,6 +21,7 @@ class Segment {
  public:
   std::uint64_t tokens() const { return content_->tokens.size(); }
   const SegmentContent& content() const { return *content_; }
+  std::vector<BlockId> held_blocks(std::uint32_t group) const;  // for readers and tests
 
  private:
   friend class Engine;

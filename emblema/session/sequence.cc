@@ -72,6 +72,8 @@ Status Sequence::reserve(std::uint64_t n) {
     for (OpenBlock& block : fresh) {
       if (block.holds()) run.open.push_back(std::move(block));
     }
+    // The tail's other holder may have gone meanwhile; then the block for its copy is left over.
+    while (run.end_block() > ceil_div(rows, s.block_tokens(g))) run.open.pop_back();
   }
   s.reserved += n;
   s.rebuild_spans();
@@ -227,6 +229,10 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
             ? std::string("attach to a segment's builder; segments do not nest")
             : fmt::format("attach with {} tokens reserved; commit or cancel first", s.reserved));
   }
+  if (segment.core_ != s.core) {
+    return fail(ErrorCode::Invalid,
+                "attach of another engine's segment; allowed: one that this engine gave");
+  }
   if (segment.content().identity != s.identity) {
     return fail(ErrorCode::Invalid,
                 fmt::format("attach of a segment of tenant '{}' to a sequence of tenant '{}'; "
@@ -264,6 +270,7 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
   const std::uint64_t hit = found.tokens;
   s.expected.assign(following.begin(), following.end());
   s.extras.clear();
+  s.forward_epoch = 0;  // the segment's blocks may have been replaced long ago
   s.begin_part(position, std::move(found));
   s.release_behind_windows();
   s.rebuild_spans();

@@ -89,16 +89,19 @@ void Sequence::State::release_behind_windows() {
   }
 }
 
-// Moves holds from blocks that were replaced by equal ones (deferred sharing).
+// Moves holds from blocks that were replaced by equal ones (deferred sharing). The spans move with
+// them at once: the blocks left behind may be somebody else's from now on.
 void Sequence::State::follow_forwards() {
   const std::uint64_t epoch = core->blocks->forward_epoch();
   if (epoch == forward_epoch) return;
   forward_epoch = epoch;
+  bool moved = false;
   for (Part& part : parts) {
     for (GroupRun& run : part.runs) {
-      for (SealedBlock& block : run.sealed) core->blocks->refresh(block);
+      for (SealedBlock& block : run.sealed) moved = core->blocks->refresh(block) || moved;
     }
   }
+  if (moved) rebuild_spans();
 }
 
 void Sequence::State::rebuild_spans() {

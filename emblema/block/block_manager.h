@@ -9,7 +9,7 @@
 //
 // Three ways to meet the same bytes, counted apart (BlockStats):
 //   prefix hit     match(): identity, parent, token ids and extra ids are compared, always
-//   segment hit    find_segment(): a span encoded alone from position 0, compared likewise
+//   segment hit    match_segment(): a span encoded alone from position 0, compared likewise
 //   content share  publish(): blocks whose bytes are equal after memcmp become one
 //
 // Threads: every member may be called from any thread. One short lock guards metadata; no hashing,

@@ -56,6 +56,7 @@ struct WayReport {
   std::uint64_t compared_vectors = 0;
   // The kernel over this way's blocks against double precision over the same rows.
   double max_reference_difference = 0;
+  bool huge_pages = false;  // the system took the advice to back the pool with 2 MiB pages
 };
 
 // Bytes of one token over all layers, as this model keeps it and as other attention would, with the
@@ -79,7 +80,6 @@ struct AgentsReport {
   SizeRatios per_token;
   double ratio_to_mha = 0;
   double ratio_to_gqa8 = 0;
-  bool huge_pages = false;
   std::vector<std::string> notes;  // of the model: assumptions made, fields ignored
   std::vector<WayReport> ways;
   std::vector<Check> checks;

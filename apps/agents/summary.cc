@@ -102,6 +102,11 @@ std::string verdict(const AgentsReport& report) {
   return fmt::format("{} of {} checks failed.", failed, report.checks.size());
 }
 
+std::string pages_in_words(const AgentsReport& report) {
+  const bool advised = std::ranges::all_of(report.ways, &WayReport::huge_pages);
+  return advised ? "advised to use 2 MiB pages" : "4 KiB pages: 2 MiB ones were refused";
+}
+
 std::string headline(const AgentsReport& report) {
   return fmt::format("{} agents, one document of {} tokens, {} ({}, {})", report.agents,
                      format_count(report.document_tokens), report.model, report.attention,
@@ -182,12 +187,13 @@ void add_key_figures(const AgentsReport& report, HtmlReport* page) {
 }
 
 void add_facts(const AgentsReport& report, HtmlReport* page) {
-  const std::array<Fact, 7> facts = {
+  const std::array<Fact, 8> facts = {
       {{"model",
         fmt::format("{}, {} layers of its attention, seeded weights", report.model, report.layers)},
        {"attention", report.attention},
        {"number type", report.kv_dtype},
        {"tokens per block", format_count(report.block_tokens)},
+       {"memory of the pool", pages_in_words(report)},
        {"agents", fmt::format("{}, two answers each", report.agents)},
        {"document", fmt::format("{} tokens", format_count(report.document_tokens))},
        {"tokens in all",
@@ -204,6 +210,7 @@ std::string text_summary(const AgentsReport& report, bool color) {
   if (!report.notes.empty()) text += "\n";
   text += sizes_table(report).to_text(style) + "\n";
   text += ways_table(report).to_text(style) + "\n";
+  text += "The pool's memory: " + pages_in_words(report) + ".\n\n";
   text += checks_table(report).to_text(style) + "\n" + verdict(report) + "\n";
   return text;
 }

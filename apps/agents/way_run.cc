@@ -134,6 +134,7 @@ WayReport Run::take_stock() const {
   report.name = name_;
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_ - checking_;
   const EngineStats stats = engine_.stats();
+  report.huge_pages = stats.huge_pages;
   report.logical_bytes = stats.totals.logical_bytes;
   report.physical_bytes = stats.totals.physical_bytes;
   report.prefix_hit_tokens = stats.blocks.prefix_hit_tokens;

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "emblema/contract/result.h"
 #include "emblema/geometry/model_geometry.h"
@@ -28,8 +29,8 @@ struct StartRequest {
   std::span<const TokenId> tokens = {};  // the prompt
   std::string_view tenant = {};
   std::string_view salt = {};
-  Digest adapter = {};                  // of the adapter's content; none = the base model
-  std::span<const ExtraId> extra = {};  // what is not a token, at its offset in the prompt
+  Digest adapter = {};              // of the adapter's content; none = the base model
+  std::vector<ExtraId> extra = {};  // what is not a token, at its offset in the prompt
 };
 
 // Encodes a segment that was not stored (or not whole): run `sequence()` like any other, from

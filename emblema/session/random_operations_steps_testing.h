@@ -339,19 +339,24 @@ inline void RandomRun::press() {
 
 // ---- checking ----------------------------------------------------------------------------------
 
-// Which words surely survived: what a pin, a segment or a running sequence keeps.
+// Which words surely survived: what a pin, a segment or a running sequence keeps. Their blocks keep
+// the entries that find them; but deferred sharing may have led an entry to an equal block that
+// nobody holds, and then only a pin, or in a growing group a sequence's place, keeps the entry.
 inline void RandomRun::note_evictions() {
   const std::uint64_t evicted = engine_.stats().blocks.evicted_entries;
   if (evicted == evicted_) return;
   evicted_ = evicted;
+  const bool led_elsewhere = setup_.seal == SealMode::kDeferred;
   std::vector<std::uint64_t> held;
   for (const HeldPin& pin : pins_) held.push_back(pin.word);
-  for (const HeldSegment& segment : segments_) held.push_back(segment.word);
+  for (const HeldSegment& segment : segments_) {
+    if (!led_elsewhere) held.push_back(segment.word);
+  }
   for (const Live& live : lives_) {
     const std::uint64_t tokens = live.part_tokens();
     if (!setup_.two_groups) {
       for (std::uint64_t at = kBlock; at <= tokens; at += kBlock) held.push_back(live.words[at]);
-    } else if (tokens > 0 && tokens % kBlock == 0 && noise_percent_ == 0) {
+    } else if (tokens > 0 && tokens % kBlock == 0 && noise_percent_ == 0 && !led_elsewhere) {
       // In a window group only what the window before this very boundary touches is held, and
       // not even that where the block that is found is another's (equal key, other bytes).
       held.push_back(live.words.back());

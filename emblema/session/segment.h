@@ -16,7 +16,9 @@ namespace emblema {
 
 struct EngineCore;
 
-// Holds the segment's blocks while it lives. Move-only; attach() takes holds of its own.
+// Holds the segment's blocks while it lives. Move-only; attach() takes holds of its own. The
+// entries that find it stay as long, too, unless deferred sharing led them to equal blocks: then
+// want of memory may take those, and the next Engine::segment() builds it again.
 class Segment {
  public:
   std::uint64_t tokens() const { return content_->tokens.size(); }

@@ -22,12 +22,14 @@ Status check_options(const ModelGeometry& geometry, const AgentsOptions& options
     return fail(ErrorCode::Invalid,
                 fmt::format("threads is {}; allowed: 1 to {}", options.threads, kThreadsMax));
   }
-  if (geometry.has_arena()) {
-    return fail(
-        ErrorCode::Unsupported,
-        fmt::format("model {} ({}) keeps windows and compressor rows outside blocks; it can "
-                    "be planned and laid out, not yet run",
-                    geometry.model().name, geometry.attention_in_words()));
+  const bool any_without_rows = std::any_of(
+      geometry.layers().begin(), geometry.layers().end(),
+      [](const LayerGeometry& layer) { return layer.streams.empty() || layer.chunk_tokens > 0; });
+  if (geometry.has_arena() || any_without_rows) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("model {} ({}) has layers without keys and values of their own in "
+                            "blocks; it can be planned and laid out, not yet run",
+                            geometry.model().name, geometry.attention_in_words()));
   }
   return {};
 }

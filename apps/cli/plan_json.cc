@@ -100,7 +100,7 @@ void write_layer(const LayerCapacity& layer, JsonOutput* json) {
   json->field("draft", layer.is_draft);
   json->field("growing_bytes_per_token", layer.growing_bytes_per_token);
   json->field("window_tokens", layer.window_tokens);
-  json->field("shares_with", std::optional<std::uint64_t>());
+  json->field("shares_with", layer.shares_with);
   json->key("streams").begin_array(Break::kNone);
   for (const StreamCapacity& stream : layer.streams) {
     json->begin_object(Break::kNone);

@@ -142,6 +142,7 @@ std::string layers_table(const CapacityPlan& plan) {
     for (const StreamCapacity& stream : layer.streams) {
       streams += (streams.empty() ? "" : ", ") + stream_in_words(stream);
     }
+    if (layer.shares_with) streams = fmt::format("those of layer {}", *layer.shares_with);
     table.add_row({fmt::format("{}", layer.index), layer.kind + (layer.is_draft ? " draft" : ""),
                    layer.window_tokens ? format_count(*layer.window_tokens) : "-",
                    exact_in_words(layer.growing_bytes_per_token), streams});

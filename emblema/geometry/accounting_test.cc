@@ -20,9 +20,9 @@ std::uint64_t simulated_bytes(const Stream& stream, std::uint64_t tokens) {
   for (std::uint64_t token = 0; token < tokens; ++token) {
     if ((token + 1) % stream.stride_tokens != 0) continue;  // its entry is not closed yet
     kept.push_back(token + 1 - stream.stride_tokens);
-    if (stream.retention == Retention::kWindow && kept.size() > stream.retention_tokens) {
-      kept.pop_front();
-    }
+    const bool is_capped =
+        stream.retention == Retention::kWindow || stream.retention == Retention::kChunk;
+    if (is_capped && kept.size() > stream.retention_tokens) kept.pop_front();
   }
   return kept.size() * stream.entry_bytes;
 }
@@ -38,6 +38,10 @@ ModelConfig any_model() {
         layer.num_key_value_heads = *rc::gen::elementOf(std::vector<std::uint32_t>{1, 2, 4, 8});
         const auto window = *rc::gen::inRange<std::uint32_t>(0, 200);
         if (window > 0) samples::set_window(&layer, window);
+        if (window > 0 && *rc::gen::arbitrary<bool>()) layer.reach = LayerReach::kChunk;
+        layer.recurrent = {.mixer = RecurrentMixer::kShortConv,
+                           .conv_channels = *rc::gen::inRange<std::uint32_t>(1, 100),
+                           .conv_columns = 3};
       }
       return model;
     }

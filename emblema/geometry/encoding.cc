@@ -34,6 +34,12 @@ constexpr Names<IndexerDtype, 4> kIndexerDtypeNames = {{
     {IndexerDtype::kMxfp4NoScale, "mxfp4_no_scale"},
 }};
 
+constexpr Names<StateDtype, 3> kStateDtypeNames = {{
+    {StateDtype::kFp32, "fp32"},
+    {StateDtype::kBf16, "bf16"},
+    {StateDtype::kFp16, "fp16"},
+}};
+
 constexpr Names<Encoding, 9> kEncodingNames = {{
     {Encoding::kFp32, "fp32"},
     {Encoding::kFp16, "fp16"},
@@ -78,6 +84,14 @@ std::string_view to_string(KvDtype dtype) {
 
 std::string_view to_string(IndexerDtype dtype) {
   return name_of(dtype, kIndexerDtypeNames);
+}
+
+std::string_view to_string(StateDtype dtype) {
+  return name_of(dtype, kStateDtypeNames);
+}
+
+Result<StateDtype> parse_state_dtype(std::string_view text) {
+  return parse_name(text, "state dtype", kStateDtypeNames);
 }
 
 Result<KvDtype> parse_kv_dtype(std::string_view text) {

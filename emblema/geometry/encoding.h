@@ -50,9 +50,14 @@ enum class IndexerDtype : std::uint8_t {
   kMxfp4NoScale = 4,  // 64 B: the accounting form that goes with fp8_rope16
 };
 
+// How recurrent state is kept. Its convolution's columns are bf16 always.
+enum class StateDtype : std::uint8_t { kFp32 = 1, kBf16 = 2, kFp16 = 3 };
+
 std::string_view to_string(KvDtype dtype);
+std::string_view to_string(StateDtype dtype);
 std::string_view to_string(IndexerDtype dtype);
 Result<KvDtype> parse_kv_dtype(std::string_view text);  // Invalid: lists what is allowed
+Result<StateDtype> parse_state_dtype(std::string_view text);
 Result<IndexerDtype> parse_indexer_dtype(std::string_view text);
 
 // What INTERFACES calls the default: bf16 with 16- and 32-bit types; for DeepSeek-V4 mxfp4 with the

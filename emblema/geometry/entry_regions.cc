@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/bytes.h"
+
 namespace emblema {
 namespace {
 
@@ -168,6 +170,23 @@ Result<Regions> indexer_regions(std::uint64_t width, IndexerDtype dtype) {
   if (dtype == IndexerDtype::kMxfp4) {
     regions.push_back({"key_scale", width / kMxfp4Block, Encoding::kUe8m0});
   }
+  return regions;
+}
+
+Result<Regions> state_regions(const RecurrentFacts& facts, StateDtype dtype) {
+  constexpr std::string_view kWhat = "numbers of a recurrent state";
+  const auto square = mul_bytes(facts.state_rows, facts.state_columns, kWhat);
+  if (!square) return propagate(square);
+  const auto state = mul_bytes(facts.state_heads, *square, kWhat);
+  if (!state) return propagate(state);
+  const Encoding encoding = dtype == StateDtype::kFp32   ? Encoding::kFp32
+                            : dtype == StateDtype::kBf16 ? Encoding::kBf16
+                                                         : Encoding::kFp16;
+  Regions regions;
+  if (*state > 0) regions.push_back({"recurrent", *state, encoding});
+  const auto conv = mul_bytes(facts.conv_channels, facts.conv_columns, "numbers of a convolution");
+  if (!conv) return propagate(conv);
+  if (*conv > 0) regions.push_back({"conv", *conv, Encoding::kBf16});
   return regions;
 }
 

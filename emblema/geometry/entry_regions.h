@@ -9,6 +9,7 @@
 
 #include "emblema/contract/result.h"
 #include "emblema/geometry/encoding.h"
+#include "emblema/model/model_config.h"
 
 namespace emblema {
 
@@ -24,6 +25,10 @@ struct LatentWidths {
   std::uint64_t content = 0;
   std::uint64_t rope = 0;
 };
+
+// A recurrent mixer's state: heads x rows x columns in the type asked, then the last columns of its
+// convolution, bf16.
+Result<std::vector<EntryRegion>> state_regions(const RecurrentFacts& facts, StateDtype dtype);
 
 // All: Unsupported where the type has no meaning for such an entry or the widths do not fit its
 // scale blocks; the message names the type, the width and what would be accepted.

@@ -62,6 +62,8 @@ std::uint64_t scaling_code(RopeScaling scaling) {
       return 5;
     case RopeScaling::kLongRope:
       return 6;
+    case RopeScaling::kProportional:
+      return 7;
   }
   return 0;
 }
@@ -84,6 +86,8 @@ void write_rope(const RopeFacts& rope, std::uint64_t max_positions, FieldWriter*
   out->list(rope.short_factor);
   out->list(rope.long_factor);
   out->number(rope.unit_amplitude);
+  // Elsewhere the share is in rotary_dim.
+  out->real(rope.scaling == RopeScaling::kProportional ? rope.partial_rotary_factor : 0.0);
   // These two scalings read the longest position: LongRope to choose its table and amplitude.
   const bool reads_length =
       rope.scaling == RopeScaling::kLongRope || rope.scaling == RopeScaling::kDynamic;
@@ -107,7 +111,11 @@ void write_stream(const Stream& stream, FieldWriter* out) {
 void write_layer(const LayerGeometry& layer, FieldWriter* out) {
   out->number(layer.index);
   out->number(layer.is_draft);
+  out->tag(layer.kind);  // what a recurrent state means is in its name alone
   out->number(layer.window_tokens);
+  out->number(layer.chunk_tokens);
+  out->number(layer.shares_with ? 1 : 0);
+  out->number(layer.shares_with.value_or(0));
   out->number(layer.query_heads);
   out->number(layer.kv_heads);
   out->number(layer.key_dim);

@@ -4,9 +4,10 @@
 // fields, every list preceded by its count. It hashes facts (rope parameters, head widths), never
 // numbers computed from them in floating point, so it is the same on every machine.
 //
-// In: layer range, kinds of streams, widths, encodings, strides, windows, placement, block tokens,
-// rotary parameters (of LongRope also the table in use), whatever changes the numbers that layers
-// compute (heads, softmax scale, softcap, sinks, norm epsilon, top-k). Out: names and notes.
+// In: layer range, kinds of layers and streams, sharing between layers, widths, encodings, strides,
+// windows, placement, block tokens, rotary parameters (of LongRope also the table in use), whatever
+// changes the numbers that layers compute (heads, softmax scale, softcap, sinks, norm epsilon,
+// top-k). Out: names and notes.
 #pragma once
 
 #include <span>
@@ -16,7 +17,7 @@
 
 namespace emblema {
 
-inline constexpr std::uint64_t kFingerprintVersion = 1;
+inline constexpr std::uint64_t kFingerprintVersion = 2;
 
 Fingerprint fingerprint_of(const ModelConfig& model, KvDtype kv_dtype,
                            std::span<const LayerGeometry> layers,

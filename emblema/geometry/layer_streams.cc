@@ -19,11 +19,40 @@ using Regions = std::vector<EntryRegion>;
 constexpr std::uint64_t kCsaRatio = 4;  // tokens per entry
 constexpr std::uint64_t kHcaRatio = 128;
 
-// A window as long as the longest position never hides anything: the layer is a full one.
-std::uint64_t binding_window(const ModelConfig& model, const LayerFacts& layer) {
-  if (layer.reach != LayerReach::kWindow) return 0;
+// A window (or chunk) as long as the longest position never hides anything: the layer is a full
+// one.
+std::uint64_t binding_tokens(const ModelConfig& model, const LayerFacts& layer, LayerReach reach) {
+  if (layer.reach != reach) return 0;
   const bool binds = model.max_positions == 0 || layer.window_tokens < model.max_positions;
   return binds ? layer.window_tokens : 0;
+}
+
+bool sees_everything(const ModelConfig& model, const LayerFacts& layer) {
+  return binding_tokens(model, layer, LayerReach::kWindow) == 0 &&
+         binding_tokens(model, layer, LayerReach::kChunk) == 0;
+}
+
+std::string_view word_of(RecurrentMixer mixer) {
+  switch (mixer) {
+    case RecurrentMixer::kNone:
+      return "none";
+    case RecurrentMixer::kMamba1:
+      return "mamba";
+    case RecurrentMixer::kMamba2:
+      return "mamba2";
+    case RecurrentMixer::kGatedDelta:
+      return "gdn";
+    case RecurrentMixer::kKimiDelta:
+      return "kda";
+    case RecurrentMixer::kLightning:
+      return "lightning";
+    case RecurrentMixer::kRgLru:
+      return "rg-lru";
+    case RecurrentMixer::kShortConv:
+    case RecurrentMixer::kKvConv:
+      return "conv";
+  }
+  return "none";
 }
 
 Result<Stream> make_stream(StreamRole role, Result<Regions> regions) {
@@ -45,6 +74,14 @@ Stream with_window(Stream stream, std::uint64_t window_tokens) {
   if (window_tokens == 0) return stream;
   stream.retention = Retention::kWindow;
   stream.retention_tokens = window_tokens;
+  return stream;
+}
+
+// What the layer's reach lets a paged stream forget.
+Stream within_reach(Stream stream, const LayerGeometry& layer) {
+  if (layer.chunk_tokens == 0) return with_window(std::move(stream), layer.window_tokens);
+  stream.retention = Retention::kChunk;
+  stream.retention_tokens = layer.chunk_tokens;
   return stream;
 }
 
@@ -75,6 +112,9 @@ class LayerBuilder {
   LayerBuilder(const ModelConfig& model, const GeometryOptions& options)
       : model_(model),
         kv_dtype_(options.kv_dtype),
+        state_dtype_(options.state_dtype),
+        encoder_tokens_(options.encoder_tokens > 0 ? options.encoder_tokens
+                                                   : model.encoder_positions),
         indexer_dtype_(options.indexer_dtype.value_or(default_indexer_dtype(
             options.kv_dtype, model.family == AttentionFamily::kCompressed))) {}
 
@@ -88,9 +128,12 @@ class LayerBuilder {
     layer.has_rope = facts.has_rope;
     if (facts.has_rope) layer.rope = facts.rope;
     layer.max_positions = model_.max_positions;
-    const Status built = model_.family == AttentionFamily::kGrouped  ? grouped(facts, &layer)
-                         : model_.family == AttentionFamily::kLatent ? latent(facts, &layer)
-                                                                     : compressed(facts, &layer);
+    if (model_.family != AttentionFamily::kCompressed) {
+      layer.window_tokens = binding_tokens(model_, facts, LayerReach::kWindow);
+      layer.chunk_tokens = binding_tokens(model_, facts, LayerReach::kChunk);
+    }
+    Status built = facts.cache == LayerCache::kNone ? Status() : attention(facts, &layer);
+    if (built) built = push_state(facts, &layer);
     if (!built) {
       return fail(built.error().code, fmt::format("layer {}: {}", index, built.error().message));
     }
@@ -98,6 +141,52 @@ class LayerBuilder {
   }
 
  private:
+  Status attention(const LayerFacts& facts, LayerGeometry* layer) const {
+    if (facts.cache == LayerCache::kShared) layer->shares_with = facts.shares_with;
+    switch (model_.family) {
+      case AttentionFamily::kGrouped:
+        return grouped(facts, layer);
+      case AttentionFamily::kLatent:
+        return latent(facts, layer);
+      case AttentionFamily::kCompressed:
+        break;
+    }
+    return compressed(facts, layer);
+  }
+
+  // One row per sequence: the state of the recurrent mixer and of its convolution.
+  Status push_state(const LayerFacts& facts, LayerGeometry* layer) const {
+    const std::string_view word = word_of(facts.recurrent.mixer);
+    if (facts.recurrent.mixer == RecurrentMixer::kNone) {
+      if (layer->kind.empty()) layer->kind = word;
+      return {};
+    }
+    layer->kind += (layer->kind.empty() ? "" : "+") + std::string(word);
+    auto stream = make_stream(StreamRole::kState, state_regions(facts.recurrent, state_dtype_));
+    if (!stream) return propagate(stream);
+    stream->retention = Retention::kFixed;
+    stream->retention_tokens = 1;
+    stream->sharding = Sharding::kByHead;
+    return push(in_arena(std::move(*stream)), layer);
+  }
+
+  Result<Stream> kv_stream(StreamRole role, const LayerFacts& facts) const {
+    auto stream = make_stream(
+        role,
+        grouped_regions({facts.num_key_value_heads, facts.head_dim, facts.v_head_dim}, kv_dtype_));
+    if (stream) stream->sharding = Sharding::kByHead;
+    return stream;
+  }
+
+  // Keys and values of the encoder's tokens, or of an image's.
+  Status push_cross(const LayerFacts& facts, LayerGeometry* layer) const {
+    auto stream = kv_stream(StreamRole::kCross, facts);
+    if (!stream) return propagate(stream);
+    stream->retention = Retention::kEncoder;
+    stream->retention_tokens = encoder_tokens_;
+    return push(in_arena(std::move(*stream)), layer);
+  }
+
   Status push(Result<Stream> stream, LayerGeometry* layer) const {
     if (!stream) return propagate(stream);
     layer->streams.push_back(std::move(*stream));
@@ -119,7 +208,7 @@ class LayerBuilder {
     layer->kind += "+dsa";
     auto stream = indexer_stream();
     if (!stream) return propagate(stream);
-    return push(with_window(std::move(*stream), layer->window_tokens), layer);
+    return push(within_reach(std::move(*stream), *layer), layer);
   }
 
   Status grouped(const LayerFacts& facts, LayerGeometry* layer) const {
@@ -128,14 +217,18 @@ class LayerBuilder {
     layer->kv_heads = heads;
     layer->key_dim = facts.head_dim;
     layer->value_dim = facts.v_head_dim;
-    layer->window_tokens = binding_window(model_, facts);
     layer->scale = scale_of(facts.head_dim, *layer, false);
-    auto stream = make_stream(
-        StreamRole::kKv, grouped_regions({heads, facts.head_dim, facts.v_head_dim}, kv_dtype_));
+    if (facts.cache == LayerCache::kShared) return {};
+    if (facts.cache == LayerCache::kCross) {
+      layer->kind = "cross";
+      return push_cross(facts, layer);
+    }
+    auto stream = kv_stream(StreamRole::kKv, facts);
     if (!stream) return propagate(stream);
-    stream->sharding = Sharding::kByHead;
-    if (const auto ok = push(with_window(std::move(*stream), layer->window_tokens), layer); !ok) {
-      return ok;
+    if (const auto ok = push(within_reach(std::move(*stream), *layer), layer); !ok) return ok;
+    if (facts.has_cross_attention) {
+      layer->kind += "+cross";
+      if (const auto ok = push_cross(facts, layer); !ok) return ok;
     }
     return push_indexer(facts, layer);
   }
@@ -145,15 +238,13 @@ class LayerBuilder {
     layer->kv_heads = 1;
     layer->key_dim = model_.kv_lora_rank + model_.qk_rope_head_dim;
     layer->value_dim = model_.kv_lora_rank;
-    layer->window_tokens = binding_window(model_, facts);
     layer->scale = scale_of(model_.qk_nope_head_dim + model_.qk_rope_head_dim, *layer, true);
+    if (facts.cache == LayerCache::kShared) return {};
     auto stream =
         make_stream(StreamRole::kLatent,
                     latent_regions({model_.kv_lora_rank, model_.qk_rope_head_dim}, kv_dtype_));
     if (!stream) return propagate(stream);
-    if (const auto ok = push(with_window(std::move(*stream), layer->window_tokens), layer); !ok) {
-      return ok;
-    }
+    if (const auto ok = push(within_reach(std::move(*stream), *layer), layer); !ok) return ok;
     return push_indexer(facts, layer);
   }
 
@@ -206,6 +297,8 @@ class LayerBuilder {
 
   const ModelConfig& model_;
   KvDtype kv_dtype_;
+  StateDtype state_dtype_;
+  std::uint64_t encoder_tokens_;
   IndexerDtype indexer_dtype_;
 };
 
@@ -215,7 +308,8 @@ bool caches_index_keys(const ModelConfig& model) {
   });
 }
 
-// What a draft (MTP) layer looks like. Grouped: the last layer that sees everything. MLA: the last
+// What a draft (MTP) layer looks like. Grouped: the last layer that sees everything
+// and has a cache of its own. MLA: the last
 // layer, with an index key wherever the model has any. DeepSeek-V4: window only, with the plain
 // rotation of its window-only layers, which DeepSeek-V4-Pro itself has none of.
 LayerFacts draft_facts(const ModelConfig& model) {
@@ -238,9 +332,11 @@ LayerFacts draft_facts(const ModelConfig& model) {
     return facts;
   }
   const auto full =
-      std::find_if(model.layers.rbegin(), model.layers.rend(),
-                   [&model](const LayerFacts& layer) { return binding_window(model, layer) == 0; });
+      std::find_if(model.layers.rbegin(), model.layers.rend(), [&model](const LayerFacts& layer) {
+        return layer.cache == LayerCache::kOwn && sees_everything(model, layer);
+      });
   if (full != model.layers.rend()) facts = *full;
+  facts.recurrent = {};  // draft layers of hybrid models attend
   facts.has_indexer = caches_index_keys(model);
   return facts;
 }
@@ -261,6 +357,15 @@ Status check_options(const ModelConfig& model, const GeometryOptions& options) {
     return fail(ErrorCode::Unsupported,
                 fmt::format("indexer dtype is {}, but {} caches no index keys; allowed: none",
                             to_string(*options.indexer_dtype), model.name));
+  }
+  const bool crosses =
+      std::any_of(model.layers.begin(), model.layers.end(), [](const LayerFacts& layer) {
+        return layer.has_cross_attention || layer.cache == LayerCache::kCross;
+      });
+  if (options.encoder_tokens > 0 && !crosses) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("encoder tokens is {}, but {} has no cross-attention; allowed: 0",
+                            options.encoder_tokens, model.name));
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #include "emblema/geometry/model_check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -63,11 +64,52 @@ Status check_compressed_layer(const ModelConfig& model, const LayerFacts& layer,
   }
 }
 
+// Another layer's rows serve only a layer that would have written the same kind of rows.
+Status check_sharing(const ModelConfig& model, const LayerFacts& layer, std::size_t index) {
+  const bool crosses = layer.cache == LayerCache::kCross || layer.has_cross_attention;
+  if (crosses && model.family != AttentionFamily::kGrouped) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("layer {}: cross-attention of latents; allowed: of keys and values per "
+                            "KV head",
+                            index));
+  }
+  if (layer.cache != LayerCache::kShared) return {};
+  if (model.family == AttentionFamily::kCompressed) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("layer {}: shared compressed entries; allowed: shared keys and values, "
+                            "or latents",
+                            index));
+  }
+  const bool is_earlier = layer.shares_with < index;
+  if (!is_earlier || model.layers[layer.shares_with].cache != LayerCache::kOwn) {
+    return fail(
+        ErrorCode::Invalid,
+        fmt::format("layer {}: shares_with is {}; allowed: an earlier layer with a cache of "
+                    "its own",
+                    index, layer.shares_with));
+  }
+  const LayerFacts& donor = model.layers[layer.shares_with];
+  const bool fits = donor.num_key_value_heads == layer.num_key_value_heads &&
+                    donor.head_dim == layer.head_dim && donor.v_head_dim == layer.v_head_dim;
+  if (fits) return {};
+  return fail(
+      ErrorCode::Invalid,
+      fmt::format("layer {}: {} KV heads of {} and {}; allowed: those of layer {}, whose "
+                  "cache it shares ({} of {} and {})",
+                  index, layer.num_key_value_heads, layer.head_dim, layer.v_head_dim,
+                  layer.shares_with, donor.num_key_value_heads, donor.head_dim, donor.v_head_dim));
+}
+
 Status check_layer(const ModelConfig& model, const LayerFacts& layer, std::size_t index) {
   const std::string where = fmt::format("layer {}: ", index);
-  if (layer.reach == LayerReach::kWindow && layer.window_tokens == 0) {
+  if (layer.reach != LayerReach::kFull && layer.window_tokens == 0) {
     return fail(ErrorCode::Invalid,
                 fmt::format("{}window_tokens is 0; allowed: at least 1", where));
+  }
+  if (const auto ok = check_sharing(model, layer, index); !ok) return ok;
+  if (layer.cache == LayerCache::kNone) {
+    return in_range(where + "num_attention_heads of a layer that does not attend",
+                    layer.num_attention_heads, 0, 0);
   }
   // Per layer, because some models widen with depth (OpenELM) or by kind of layer (MiMo-V2).
   if (const auto ok = in_range(where + "num_attention_heads", layer.num_attention_heads, 1,
@@ -109,8 +151,11 @@ Status check_model(const ModelConfig& model) {
                 fmt::format("the config has facts of {} layers; allowed: num_hidden_layers ({})",
                             model.layers.size(), model.num_hidden_layers));
   }
-  if (const auto ok =
-          in_range("num_attention_heads", model.num_attention_heads, 1, ConfigLimits::kHeadsMax);
+  const bool any_attends =
+      std::any_of(model.layers.begin(), model.layers.end(),
+                  [](const LayerFacts& layer) { return layer.cache != LayerCache::kNone; });
+  if (const auto ok = in_range("num_attention_heads", model.num_attention_heads,
+                               any_attends ? 1 : 0, ConfigLimits::kHeadsMax);
       !ok) {
     return ok;
   }

@@ -60,39 +60,54 @@ Status choose_block_tokens(std::uint64_t asked, std::span<const LayerGeometry> l
   return {};
 }
 
-// Growing first, then windows by length.
+std::string group_name(Retention retention, std::uint64_t tokens) {
+  if (retention == Retention::kGrowing) return "growing";
+  return fmt::format("{} {}", to_string(retention), tokens);
+}
+
+// Growing first, then windows by length, then chunks.
 std::vector<CacheGroup> grouped_streams(std::span<const LayerGeometry> layers) {
-  std::map<std::uint64_t, CacheGroup> by_window;  // 0: growing
+  std::map<std::pair<Retention, std::uint64_t>, CacheGroup> by_retention;
   for (std::uint32_t layer = 0; layer < layers.size(); ++layer) {
     const auto& streams = layers[layer].streams;
     for (std::uint32_t stream = 0; stream < streams.size(); ++stream) {
       if (streams[stream].placement != Placement::kPaged) continue;
-      const bool is_window = streams[stream].retention == Retention::kWindow;
-      const std::uint64_t window_tokens = is_window ? streams[stream].retention_tokens : 0;
-      CacheGroup& group = by_window[window_tokens];
-      group.name = is_window ? fmt::format("window {}", window_tokens) : "growing";
-      group.retention = streams[stream].retention;
-      group.window_tokens = window_tokens;
+      const Retention retention = streams[stream].retention;
+      const std::uint64_t tokens =
+          retention == Retention::kGrowing ? 0 : streams[stream].retention_tokens;
+      CacheGroup& group = by_retention[{retention, tokens}];
+      group.name = group_name(retention, tokens);
+      group.retention = retention;
+      group.window_tokens = tokens;
       group.members.push_back({layer, stream});
     }
   }
   std::vector<CacheGroup> groups;
-  for (auto& [window_tokens, group] : by_window) groups.push_back(std::move(group));
+  for (auto& [key, group] : by_retention) groups.push_back(std::move(group));
   return groups;
 }
 
-// "GQA window 128", "MLA+DSA". DeepSeek-V4's kinds all have a window; it goes without saying.
+// "GQA window 128", "MLA+DSA", "MQA shared". DeepSeek-V4's kinds all have a window; it goes without
+// saying.
 std::string words_of(const LayerGeometry& layer) {
   std::string words = layer.kind;
   std::transform(words.begin(), words.end(), words.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
-  const bool is_paged_window = !layer.streams.empty() &&
-                               layer.streams.front().placement == Placement::kPaged &&
-                               layer.streams.front().retention == Retention::kWindow;
-  if (is_paged_window) words += fmt::format(" window {}", layer.window_tokens);
+  const bool in_blocks =
+      layer.shares_with ||
+      (!layer.streams.empty() && layer.streams.front().retention != Retention::kGrowing &&
+       layer.streams.front().placement == Placement::kPaged);
+  if (in_blocks && layer.window_tokens > 0) words += fmt::format(" window {}", layer.window_tokens);
+  if (in_blocks && layer.chunk_tokens > 0) words += fmt::format(" chunk {}", layer.chunk_tokens);
+  if (layer.shares_with) words += " shared";
   if (layer.is_draft) words += " draft";
   return words;
+}
+
+bool is_capped(const Stream& stream) {
+  return stream.retention == Retention::kWindow || stream.retention == Retention::kChunk ||
+         stream.retention == Retention::kEncoder;
 }
 
 // Adds up `bytes_of(stream)` over all streams.
@@ -144,6 +159,14 @@ bool ModelGeometry::has_arena() const {
   });
 }
 
+bool ModelGeometry::has_state() const {
+  return std::any_of(layers_.begin(), layers_.end(), [](const LayerGeometry& layer) {
+    return std::any_of(layer.streams.begin(), layer.streams.end(), [](const Stream& stream) {
+      return stream.placement == Placement::kArena && stream.role != StreamRole::kCross;
+    });
+  });
+}
+
 Result<Rational> ModelGeometry::growing_bytes_per_token() const {
   Rational sum;
   for (const LayerGeometry& layer : layers_) {
@@ -173,9 +196,9 @@ Result<std::uint64_t> ModelGeometry::growing_bytes_per_sequence(std::uint64_t to
 }
 
 Result<std::uint64_t> ModelGeometry::fixed_bytes_per_sequence() const {
-  return sum_bytes(layers_, "window bytes of one sequence",
+  return sum_bytes(layers_, "window and encoder bytes of one sequence",
                    [](const Stream& stream) -> Result<std::uint64_t> {
-                     if (stream.retention != Retention::kWindow) return 0;
+                     if (!is_capped(stream)) return 0;
                      return stream.payload_bytes(stream.retention_tokens);
                    });
 }

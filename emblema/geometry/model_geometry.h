@@ -4,7 +4,8 @@
 // Glossary
 //   stream  one kind of remembered thing of one layer (stream.h)
 //   group   the streams of all layers that live and die together: one block = all of a group's
-//           pages for the same tokens. Growing streams form one group; each window length another.
+//           pages for the same tokens. Growing streams form one group; each length of a window and
+//           of a chunk another.
 //   block tokens  tokens per block of a group: the smallest common multiple of its strides and of
 //           the page its kernels read (64 latent, 16 K/V, 128 for DeepSeek-V4)
 //
@@ -32,14 +33,20 @@ struct GeometryOptions {
   bool speculative_mtp = false;                 // count the draft layers too
   std::uint64_t block_tokens = 0;               // 0: derived; else a multiple of the derived number
   std::uint32_t layers = 0;                     // 0: all; else only the first so many
+  StateDtype state_dtype = StateDtype::kFp32;   // of recurrent state
+  std::uint64_t encoder_tokens = 0;  // rows of cross-attention; 0: what the model fixes, else none
 };
 
 // How one layer computes attention over its streams: what kernels and layers need to know.
 struct LayerGeometry {
   std::uint32_t index = 0;
-  std::string kind;                 // "mha" "gqa" "mqa" "mla" "mla+dsa" "csa" "hca" "swa"
-  std::uint64_t window_tokens = 0;  // 0: sees everything before it
-  bool is_draft = false;            // an MTP layer
+  // "mha" "gqa" "mqa" "mla" "mla+dsa" "csa" "hca" "swa" "cross"; with a recurrent mixer "mamba2"
+  // "gdn" ... or "gqa+mamba2"; "none" where nothing is remembered.
+  std::string kind;
+  std::uint64_t window_tokens = 0;           // 0: sees everything before it
+  std::uint64_t chunk_tokens = 0;            // sees from the last multiple on; 0: no chunks
+  std::optional<std::uint32_t> shares_with;  // the layer whose rows it reads; no streams of its own
+  bool is_draft = false;                     // an MTP layer
   std::uint32_t query_heads = 0;
   std::uint32_t kv_heads = 0;   // 1 for latents
   std::uint32_t key_dim = 0;    // width of a cached key: head_dim, or kv_lora_rank + rope dim
@@ -58,9 +65,9 @@ struct CacheGroup {
     std::uint32_t layer = 0;   // index into ModelGeometry::layers()
     std::uint32_t stream = 0;  // index into its streams
   };
-  std::string name;  // "growing", "window 128"
+  std::string name;  // "growing", "window 128", "chunk 8192"
   Retention retention = Retention::kGrowing;
-  std::uint64_t window_tokens = 0;  // with Retention::kWindow
+  std::uint64_t window_tokens = 0;  // of a window or a chunk
   std::uint64_t block_tokens = 0;
   std::vector<Member> members;  // in layer order
 };
@@ -76,12 +83,16 @@ class ModelGeometry {
   std::span<const LayerGeometry> layers() const { return layers_; }
   std::span<const CacheGroup> groups() const { return groups_; }  // paged streams only
   bool has_arena() const;                                         // any stream placed there
+  // Something per sequence that only running its tokens again can make: a hit needs a copy of it.
+  bool has_state() const;
 
   // Exact accounting, one sequence, one rank, payload: no rounding to blocks, no padding.
   Result<Rational> growing_bytes_per_token() const;
-  Result<std::uint64_t> bytes_per_sequence(std::uint64_t tokens) const;  // growing + windows
+  Result<std::uint64_t> bytes_per_sequence(std::uint64_t tokens) const;  // growing, windows,
+                                                                         // encoder rows
   Result<std::uint64_t> growing_bytes_per_sequence(std::uint64_t tokens) const;
-  Result<std::uint64_t> fixed_bytes_per_sequence() const;  // the cap that windows reach
+  Result<std::uint64_t> fixed_bytes_per_sequence() const;  // the cap that windows and chunks reach,
+                                                           // and encoder rows
   Result<std::uint64_t> state_bytes_per_sequence() const;  // compressor and recurrent state
 
   // "61 x MLA", "18 x GQA window 128 + 18 x GQA".

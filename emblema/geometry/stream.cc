@@ -23,6 +23,10 @@ std::string_view to_string(StreamRole role) {
       return "window";
     case StreamRole::kCompressor:
       return "compressor";
+    case StreamRole::kState:
+      return "state";
+    case StreamRole::kCross:
+      return "cross";
   }
   return "unknown";
 }
@@ -35,6 +39,10 @@ std::string_view to_string(Retention retention) {
       return "window";
     case Retention::kFixed:
       return "fixed";
+    case Retention::kChunk:
+      return "chunk";
+    case Retention::kEncoder:
+      return "encoder";
   }
   return "unknown";
 }
@@ -61,9 +69,11 @@ Result<std::uint64_t> Stream::payload_bytes(std::uint64_t tokens) const {
       entries = tokens / stride_tokens;
       break;
     case Retention::kWindow:
+    case Retention::kChunk:
       entries = std::min(tokens, retention_tokens) / stride_tokens;
       break;
     case Retention::kFixed:
+    case Retention::kEncoder:
       entries = retention_tokens;
       break;
   }

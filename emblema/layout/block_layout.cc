@@ -1,6 +1,7 @@
 #include "emblema/layout/block_layout.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -81,6 +82,7 @@ Status add_to_arena(const Stream& stream, std::uint32_t layer, ArenaLayout* aren
     arena->state_bytes += *bytes;  // a part of slot_bytes, so it fits
     return {};
   }
+  if (stream.retention == Retention::kEncoder) return {};  // written once, by no step
   const auto rows = add_bytes(arena->window_row_bytes, stream.entry_bytes, what);
   if (!rows) return propagate(rows);
   arena->window_row_bytes = *rows;
@@ -99,20 +101,48 @@ const StreamPage* BlockLayout::find(std::uint32_t layer, StreamRole role) const 
   return nullptr;
 }
 
+namespace {
+
+// Most blocks that `rows` consecutive rows touch when the first lies at a multiple of `chunk`.
+std::uint64_t blocks_of_chunk(std::uint64_t rows, std::uint64_t chunk_tokens,
+                              std::uint64_t block_tokens) {
+  const std::uint64_t latest_offset = block_tokens - std::gcd(block_tokens, chunk_tokens);
+  const auto sum = checked_add(rows, latest_offset);
+  return ceil_div(sum.value_or(UINT64_MAX), block_tokens);
+}
+
+}  // namespace
+
+std::uint64_t BlockLayout::released_at(std::uint64_t tokens) const {
+  EMBLEMA_CHECK(block_tokens > 0, "a block holds at least one token");
+  switch (retention) {
+    case Retention::kWindow:
+      return tokens < window_tokens ? 0 : (tokens - window_tokens + 1) / block_tokens;
+    case Retention::kChunk:
+      return tokens / window_tokens * window_tokens / block_tokens;
+    default:
+      return 0;
+  }
+}
+
 std::uint64_t BlockLayout::blocks_at(std::uint64_t tokens) const {
   EMBLEMA_CHECK(block_tokens > 0, "a block holds at least one token");
   const std::uint64_t filled = ceil_div(tokens, block_tokens);
-  if (retention != Retention::kWindow || tokens < window_tokens) return filled;
-  return filled - (tokens - window_tokens + 1) / block_tokens;
+  if (retention != Retention::kChunk) return filled - released_at(tokens);
+  if (tokens <= window_tokens) return filled;
+  return std::min(filled, blocks_of_chunk(window_tokens, window_tokens, block_tokens));
 }
 
 std::uint64_t BlockLayout::blocks_peak(std::uint64_t tokens, std::uint64_t step_tokens) const {
   EMBLEMA_CHECK(block_tokens > 0, "a block holds at least one token");
   const std::uint64_t step = std::min(step_tokens, tokens);
   const std::uint64_t committed = tokens - step;  // before the last step
-  if (retention != Retention::kWindow || committed < window_tokens - 1) {
-    return ceil_div(tokens, block_tokens);
+  const std::uint64_t all = ceil_div(tokens, block_tokens);
+  if (retention == Retention::kChunk) {
+    if (committed < window_tokens) return all;
+    return std::min(all, blocks_of_chunk(window_tokens - 1 + step, window_tokens, block_tokens));
   }
+  if (retention != Retention::kWindow || committed < window_tokens - 1) return all;
   // With c tokens committed, rows c - W + 1 ... c + step - 1 are held: W - 1 + step of them. They
   // touch most blocks when the first lies as late in its block as c <= `committed` allows.
   const std::uint64_t first_row = committed + 1 - window_tokens;

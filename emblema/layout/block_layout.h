@@ -46,7 +46,7 @@ struct StreamPage {
 struct BlockLayout {
   std::string group_name;
   Retention retention = Retention::kGrowing;
-  std::uint64_t window_tokens = 0;
+  std::uint64_t window_tokens = 0;  // of a window or a chunk
   std::uint64_t block_tokens = 0;
   std::uint64_t block_bytes = 0;
   std::vector<StreamPage> pages;
@@ -54,18 +54,25 @@ struct BlockLayout {
   // The page of a layer's stream, or nullptr where this group has none.
   const StreamPage* find(std::uint32_t layer, StreamRole role) const;
 
-  // Blocks that hold the rows of one sequence of `tokens` committed tokens: all for a growing
-  // group; for a window W, floor(max(0, tokens - W + 1) / block_tokens) have been released in
-  // front.
+  // Blocks in front whose rows no token behind `tokens` committed ones reads: none for a growing
+  // group; floor(max(0, tokens - W + 1) / block_tokens) for a window W; for chunks of C those of
+  // the chunks that are over, floor(floor(tokens / C) x C / block_tokens).
+  std::uint64_t released_at(std::uint64_t tokens) const;
+
+  // Blocks that hold the rows of one sequence of `tokens` committed tokens: those not released. For
+  // chunks, what the fullest chunk up to there took: right behind a chunk's end nothing is left,
+  // but memory must have been there.
   std::uint64_t blocks_at(std::uint64_t tokens) const;
 
   // Most blocks that one sequence holds while `step_tokens` more are reserved on top of what is
-  // committed, its whole length being `tokens`. Window: at most ceil((W-2+step)/B)+1.
+  // committed, its whole length being `tokens`. Window: at most ceil((W-2+step)/B)+1. Chunks: the
+  // rows since the chunk began and the step's.
   std::uint64_t blocks_peak(std::uint64_t tokens, std::uint64_t step_tokens) const;
 };
 
-// Rows that a sequence keeps outside blocks (DeepSeek-V4 windows and compressor rows): one slot of
-// fixed size each. Every stream starts at a multiple of 64 bytes.
+// Rows that a sequence keeps outside blocks (DeepSeek-V4's windows and compressor rows, recurrent
+// state, rows of an encoder): one slot of fixed size each. Every stream starts at a multiple of 64
+// bytes.
 struct ArenaLayout {
   std::uint64_t slot_bytes = 0;        // 0: the model has no arena streams
   std::uint64_t state_bytes = 0;       // of these, compressor and recurrent state

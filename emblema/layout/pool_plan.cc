@@ -207,12 +207,13 @@ class Division {
     if (plan_.tokens == UINT64_MAX) plan_.tokens = longest_allowed();
   }
 
-  // Longest sequence that `blocks` blocks of a group hold; UINT64_MAX for a window that is whole.
+  // Longest sequence that `blocks` blocks of a group hold; UINT64_MAX for a window or chunk that is
+  // whole.
   std::uint64_t tokens_in(const BlockLayout& group, std::uint64_t blocks) const {
     const auto fits = [&](std::uint64_t tokens) {
       return group.blocks_peak(tokens, options_.step_tokens) <= blocks;
     };
-    if (group.retention == Retention::kWindow) {
+    if (group.retention != Retention::kGrowing) {
       if (fits(kSequenceTokensMax)) return UINT64_MAX;
       return last_that_holds(0, kSequenceTokensMax, fits).value_or(0);
     }

@@ -34,9 +34,9 @@ Status check_yarn(const RopeFacts& facts) {
 Status check_llama3(const RopeFacts& facts) {
   const double low = facts.low_freq_factor;
   if (auto s = require(is_positive(low), "low_freq_factor", low, "above 0"); !s) return s;
-  const bool ordered = std::isfinite(facts.high_freq_factor) && facts.high_freq_factor > low;
+  const bool ordered = std::isfinite(facts.high_freq_factor) && facts.high_freq_factor >= low;
   return require(ordered, "high_freq_factor", facts.high_freq_factor,
-                 fmt::format("above low_freq_factor ({})", low));
+                 fmt::format("low_freq_factor ({}) or above", low));
 }
 
 Status check_longrope_table(std::string_view name, const std::vector<double>& table,
@@ -77,6 +77,10 @@ Status check_facts(const RopeFacts& facts) {
   if (facts.scaling == RopeScaling::kYarn) return check_yarn(facts);
   if (facts.scaling == RopeScaling::kLlama3) return check_llama3(facts);
   if (facts.scaling == RopeScaling::kLongRope) return check_longrope(facts);
+  if (facts.scaling == RopeScaling::kProportional) {
+    const double share = facts.partial_rotary_factor;
+    return require(share >= 0.0 && share <= 1.0, "partial_rotary_factor", share, "0 to 1");
+  }
   return {};
 }
 
@@ -128,14 +132,24 @@ void scale_yarn(const RopeFacts& facts, std::vector<double>& frequencies) {
 }
 
 // By wavelength in tokens: short waves stay, long ones are slowed by `factor`, between is smooth.
+// With both factors equal nothing is between.
 void scale_llama3(const RopeFacts& facts, std::vector<double>& frequencies) {
   const double length = static_cast<double>(facts.original_max_positions);
   for (double& frequency : frequencies) {
     const double waves = length * frequency / (2.0 * std::numbers::pi);
-    const double smooth = std::clamp(
-        (waves - facts.low_freq_factor) / (facts.high_freq_factor - facts.low_freq_factor), 0.0,
-        1.0);
+    const double width = facts.high_freq_factor - facts.low_freq_factor;
+    const double above = waves - facts.low_freq_factor;
+    const double smooth = width > 0 ? std::clamp(above / width, 0.0, 1.0) : above > 0 ? 1.0 : 0.0;
     frequency = frequency / facts.factor * (1.0 - smooth) + frequency * smooth;
+  }
+}
+
+// The whole head's frequencies, of which only the first share turn at all.
+void scale_proportional(const RopeFacts& facts, std::vector<double>& frequencies) {
+  const double turning =
+      std::floor(facts.partial_rotary_factor * static_cast<double>(facts.rotary_dim) / 2.0);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    frequencies[i] = static_cast<double>(i) < turning ? frequencies[i] / facts.factor : 0.0;
   }
 }
 
@@ -165,6 +179,9 @@ std::vector<double> scaled_frequencies(const RopeFacts& facts, std::uint64_t max
       break;
     case RopeScaling::kLongRope:
       scale_longrope(facts, max_positions, frequencies);
+      break;
+    case RopeScaling::kProportional:
+      scale_proportional(facts, frequencies);
       break;
   }
   return frequencies;

@@ -273,11 +273,41 @@ TEST(RopeTable, RefusesWhatHasNoFrequenciesAndNamesTheField) {
   EXPECT_THAT(refused([](RopeFacts& f) { f.scaling = RopeScaling::kYarn, f.attention_factor = 0; }),
               HasSubstr("amplitude is 0"));
   EXPECT_THAT(
-      refused([](RopeFacts& f) { f.scaling = RopeScaling::kLlama3, f.high_freq_factor = 1; }),
-      HasSubstr("high_freq_factor is 1"));
+      refused([](RopeFacts& f) { f.scaling = RopeScaling::kLlama3, f.high_freq_factor = 0.5; }),
+      HasSubstr("high_freq_factor is 0.5"));
   EXPECT_THAT(
       refused([](RopeFacts& f) { f.scaling = RopeScaling::kLongRope, f.short_factor = {1}; }),
       HasSubstr("short_factor has 1 values; allowed: 4"));
+}
+
+// transformers' modeling_rope_utils, "proportional" (Gemma-4): the exponent runs over the whole
+// head, and the pairs behind the first share of them stand still.
+TEST(RopeTable, ProportionalTurnsTheFirstShareOfAllPairs) {
+  RopeFacts facts = facts_of(512, 1e6);
+  facts.scaling = RopeScaling::kProportional;
+  facts.partial_rotary_factor = 0.25;
+  const RopeTable table = table_of(facts);
+  expect_frequencies(table, 256, [](double i) { return i < 64 ? std::pow(1e6, -i / 256) : 0.0; });
+  std::vector<double> row(512, 1.0);
+  table.rotate(row, 1000);
+  EXPECT_NE(row[63], 1.0);
+  EXPECT_NE(row[63 + 256], 1.0) << "its pair lies half a head away";
+  EXPECT_EQ(row[64], 1.0);
+  EXPECT_EQ(row[64 + 256], 1.0);
+}
+
+// Llama 4's files give both factors as 1: nothing lies between short waves and long ones.
+TEST(RopeTable, Llama3WithEqualFactorsIsAStep) {
+  RopeFacts facts = facts_of(128, 500'000);
+  facts.scaling = RopeScaling::kLlama3;
+  facts.factor = 16;
+  facts.low_freq_factor = 1;
+  facts.high_freq_factor = 1;
+  facts.original_max_positions = 8192;
+  expect_frequencies(table_of(facts), 64, [](double i) {
+    const double plain = std::pow(500'000.0, -i / 64);
+    return 2 * std::numbers::pi / plain < 8192 ? plain : plain / 16;
+  });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "emblema/model/grouped_heads.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "emblema/model/model_config.h"
@@ -25,9 +27,43 @@ bool is_multi_query(const ConfigFields& fields, const ModelFamily& family) {
   return flag.value_or(true);
 }
 
+// Nemotron-NAS: query heads behind each KV head, block by block. 0 where a block does not attend.
+std::vector<std::uint64_t> read_block_heads(const ConfigFields& fields,
+                                            const std::vector<std::uint64_t>& attention_heads,
+                                            const std::vector<bool>& attends) {
+  const JsonValue* blocks = fields.layer_list("block_configs", attends.size());
+  std::vector<std::uint64_t> heads;
+  for (std::size_t layer = 0; blocks != nullptr && layer < attends.size(); ++layer) {
+    heads.push_back(0);
+    if (!attends[layer]) continue;
+    const std::string path = fmt::format("{}[{}]", fields.path_of("block_configs"), layer);
+    const auto attention =
+        ConfigFields(blocks->items[layer], path, &fields.problems()).object("attention");
+    if (!attention) return {};  // read_layer_makeup has recorded it
+    if (const auto given = attention->count({"num_key_value_heads"}, kHeadsRange)) {
+      heads.back() = *given;
+      continue;
+    }
+    const auto group = attention->count({"n_heads_in_group"}, {1, attention_heads[layer]});
+    if (!group && !fields.problems().failed()) {
+      fields.problems().invalid(
+          fmt::format("{}.attention.n_heads_in_group is missing; allowed: 1 "
+                      "to {}",
+                      path, attention_heads[layer]));
+    }
+    if (fields.problems().failed()) return {};
+    heads.back() = attention_heads[layer] / *group;
+  }
+  return heads;
+}
+
 // KV heads per layer, 0 standing for "as many as query heads".
 std::vector<std::uint64_t> read_key_value_heads(const ConfigFields& fields,
-                                                const ModelFamily& family, std::uint64_t layers) {
+                                                const ModelFamily& family,
+                                                const std::vector<std::uint64_t>& attention_heads,
+                                                const std::vector<bool>& attends) {
+  const std::size_t layers = attends.size();
+  if (fields.has("block_configs")) return read_block_heads(fields, attention_heads, attends);
   if (is_multi_query(fields, family)) return std::vector<std::uint64_t>(layers, 1);
   if (const auto attention = fields.object("attn_config")) {
     if (const auto heads = attention->count({"kv_n_heads"}, kHeadsRange)) {
@@ -51,15 +87,27 @@ std::vector<std::uint64_t> read_key_value_heads(const ConfigFields& fields,
   return std::vector<std::uint64_t>(layers, 0);
 }
 
-// 0 on a problem.
-std::uint64_t read_head_dim(const ConfigFields& fields, const ModelFamily& family,
-                            std::uint64_t hidden_size, std::uint64_t attention_heads) {
-  for (const std::string_view key :
-       {"head_dim", "attention_head_dim", "hidden_size_per_head", "kv_channels"}) {
+// The first of `keys` that is above 0, or 0.
+std::uint64_t first_width(const ConfigFields& fields, ConfigFields::Aliases keys) {
+  for (const std::string_view key : keys) {
     if (const auto width = fields.count({key}, kWidthOrAbsentRange); width.value_or(0) > 0) {
       return *width;
     }
   }
+  return 0;
+}
+
+// 0 on a problem.
+std::uint64_t read_head_dim(const ConfigFields& fields, const ModelFamily& family,
+                            std::uint64_t hidden_size, std::uint64_t attention_heads) {
+  // Zamba attends over two hidden states side by side; its kv_channels says half of that.
+  const bool doubled = family.model_type == "zamba" || family.model_type == "zamba2";
+  const std::uint64_t given =
+      doubled ? first_width(fields, {"attention_head_dim"})
+              : first_width(fields, {"head_dim", "attention_head_dim", "hidden_size_per_head",
+                                     "kv_channels", "d_kv"});
+  if (given > 0) return given;
+  if (doubled) hidden_size *= 2;
   ConfigProblems& problems = fields.problems();
   if (problems.failed()) return 0;
   if (family.head_dim > 0) {
@@ -99,6 +147,20 @@ GroupedHeads read_local_heads(const ConfigFields& fields, GroupedHeads full) {
       fields.count({"swa_num_attention_heads"}, kHeadsRange).value_or(local.attention_heads);
   local.key_value_heads =
       fields.count({"swa_num_key_value_heads"}, kHeadsRange).value_or(local.key_value_heads);
+  if (const auto heads = fields.count({"num_swa_attention_heads"}, kHeadsRange)) {
+    // Baichuan-M1: as wide in all, in more heads.
+    if (*heads != full.attention_heads && full.attention_heads * full.head_dim % *heads != 0) {
+      fields.problems().invalid(fmt::format(
+          "{} is {}; allowed: a divisor of num_attention_heads x head_dim ({})",
+          fields.path_of("num_swa_attention_heads"), *heads, full.attention_heads * full.head_dim));
+      return local;
+    }
+    local.attention_heads = *heads;
+    local.head_dim = full.attention_heads * full.head_dim / *heads;
+    local.v_head_dim = local.head_dim;
+  }
+  local.key_value_heads =
+      fields.count({"num_swa_key_value_heads"}, kHeadsRange).value_or(local.key_value_heads);
   const CountRange width = {1, ConfigLimits::kWidthMax};
   local.head_dim = fields.count({"swa_head_dim"}, width).value_or(local.head_dim);
   local.v_head_dim = fields.count({"swa_v_head_dim"}, width).value_or(local.v_head_dim);
@@ -106,9 +168,31 @@ GroupedHeads read_local_heads(const ConfigFields& fields, GroupedHeads full) {
 }
 
 bool has_local_heads(const ConfigFields& fields) {
-  return fields.has("attention_other_setting") || fields.has("swa_num_attention_heads") ||
-         fields.has("swa_num_key_value_heads") || fields.has("swa_head_dim") ||
-         fields.has("swa_v_head_dim");
+  for (const std::string_view key :
+       {"attention_other_setting", "swa_num_attention_heads", "swa_num_key_value_heads",
+        "swa_head_dim", "swa_v_head_dim", "num_swa_attention_heads", "num_swa_key_value_heads"}) {
+    if (fields.has(key)) return true;
+  }
+  return false;
+}
+
+// Gemma-4's full layers have wider heads, and fewer of them for keys where these are values too.
+GroupedHeads read_global_heads(const ConfigFields& fields, const ModelFamily& family,
+                               GroupedHeads heads) {
+  const CountRange width = {1, ConfigLimits::kWidthMax};
+  auto global_width = fields.count({"global_head_dim"}, width);
+  const bool is_gemma4 = family.model_type == "gemma4" || family.model_type == "gemma4_text";
+  if (!global_width && is_gemma4) {
+    fields.problems().note("global_head_dim is not given: 512 is assumed, as in Gemma4TextConfig");
+    global_width = 512;
+  }
+  heads.head_dim = global_width.value_or(heads.head_dim);
+  heads.v_head_dim = global_width.value_or(heads.v_head_dim);
+  if (fields.flag("attention_k_eq_v").value_or(!is_gemma4)) {
+    heads.key_value_heads =
+        fields.count({"num_global_key_value_heads"}, kHeadsRange).value_or(heads.key_value_heads);
+  }
+  return heads;
 }
 
 void check_heads(const ConfigFields& fields, const GroupedHeads& heads, std::size_t layer) {
@@ -124,11 +208,20 @@ void check_heads(const ConfigFields& fields, const GroupedHeads& heads, std::siz
 
 }  // namespace
 
-std::vector<std::uint64_t> read_attention_heads(const ConfigFields& fields, std::uint64_t layers) {
-  auto heads = fields.counts_per_layer(
-      {"num_attention_heads_per_layer", "num_query_heads", "num_attention_heads", "n_head",
-       "n_heads", "num_heads", "decoder_attention_heads"},
-      kHeadsRange, layers);
+std::vector<std::uint64_t> read_attention_heads(const ConfigFields& fields, std::uint64_t layers,
+                                                bool is_decoder) {
+  std::vector<std::uint64_t> heads;
+  if (is_decoder) {
+    heads = fields.counts_per_layer(
+        {"decoder_attention_heads", "num_decoder_attention_heads", "decoder_num_attention_heads"},
+        kHeadsRange, layers);
+  }
+  if (heads.empty() && !fields.problems().failed()) {
+    heads = fields.counts_per_layer(
+        {"num_attention_heads_per_layer", "num_query_heads", "num_attention_heads", "n_head",
+         "n_heads", "num_heads", "decoder_attention_heads"},
+        kHeadsRange, layers);
+  }
   if (heads.empty() && !fields.problems().failed()) {
     fields.problems().invalid(fmt::format("{} is missing; allowed: {} to {}",
                                           fields.path_of("num_attention_heads"), kHeadsRange.min,
@@ -140,19 +233,30 @@ std::vector<std::uint64_t> read_attention_heads(const ConfigFields& fields, std:
 std::vector<GroupedHeads> read_grouped_heads(const ConfigFields& fields, const ModelFamily& family,
                                              std::uint64_t hidden_size,
                                              const std::vector<std::uint64_t>& attention_heads,
+                                             const std::vector<bool>& attends,
                                              const std::vector<bool>& is_local) {
   ConfigProblems& problems = fields.problems();
+  if (std::find(attends.begin(), attends.end(), true) == attends.end()) {
+    return std::vector<GroupedHeads>(attends.size());
+  }
   const std::vector<std::uint64_t> key_value_heads =
-      read_key_value_heads(fields, family, attention_heads.size());
+      read_key_value_heads(fields, family, attention_heads, attends);
   const std::uint64_t head_dim =
       problems.failed() ? 0 : read_head_dim(fields, family, hidden_size, attention_heads.front());
   const auto v_given = fields.count({"v_head_dim"}, kWidthOrAbsentRange);
   const bool local_differs = has_local_heads(fields);
+  const bool full_differs = fields.has("global_head_dim") ||
+                            fields.has("num_global_key_value_heads") ||
+                            family.model_type.starts_with("gemma4");
   if (problems.failed()) return {};
   std::vector<GroupedHeads> layers;
   GroupedHeads local;
   for (std::size_t layer = 0; layer < attention_heads.size(); ++layer) {
     GroupedHeads heads;
+    if (!attends[layer]) {
+      layers.push_back(heads);
+      continue;
+    }
     heads.attention_heads = attention_heads[layer];
     heads.key_value_heads =
         key_value_heads[layer] > 0 ? key_value_heads[layer] : attention_heads[layer];
@@ -162,6 +266,7 @@ std::vector<GroupedHeads> read_grouped_heads(const ConfigFields& fields, const M
       if (local.head_dim == 0) local = read_local_heads(fields, heads);
       heads = local;
     }
+    if (full_differs && !is_local[layer]) heads = read_global_heads(fields, family, heads);
     if (!problems.failed()) check_heads(fields, heads, layer);
     if (problems.failed()) return {};
     layers.push_back(heads);

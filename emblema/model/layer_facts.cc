@@ -7,8 +7,11 @@
 #include <fmt/format.h>
 
 #include "emblema/model/grouped_heads.h"
+#include "emblema/model/layer_makeup.h"
 #include "emblema/model/layer_rope.h"
+#include "emblema/model/layer_sharing.h"
 #include "emblema/model/layer_windows.h"
+#include "emblema/model/recurrent_state.h"
 
 namespace emblema {
 namespace {
@@ -39,6 +42,8 @@ void note_positions(const ConfigFields& text, Positions positions) {
     text.problems().note("positions by ALiBi: nothing is rotated");
   } else if (positions == Positions::kLearned) {
     text.problems().note("positions are learned embeddings: nothing is rotated");
+  } else if (positions == Positions::kNone) {
+    text.problems().note("attention without position embeddings: nothing is rotated");
   }
 }
 
@@ -46,6 +51,10 @@ void note_positions(const ConfigFields& text, Positions positions) {
 template <class WidthOf>
 void fill_rope(const ConfigFields& text, const ModelFamily& family, const std::vector<bool>& local,
                bool whole_width, WidthOf width_of, ModelConfig* config) {
+  const auto attends = [](const LayerFacts& layer) { return layer.cache != LayerCache::kNone; };
+  const auto first = std::find_if(config->layers.begin(), config->layers.end(), attends);
+  for (LayerFacts& layer : config->layers) layer.has_rope = false;
+  if (first == config->layers.end()) return;
   const Positions positions = read_positions(text, family, config->hidden_size);
   note_positions(text, positions);
   const std::vector<bool> rotates = read_rotating_layers(text, family, local);
@@ -54,7 +63,7 @@ void fill_rope(const ConfigFields& text, const ModelFamily& family, const std::v
   std::vector<RopeFacts*> all;
   for (std::size_t layer = 0; layer < config->layers.size(); ++layer) {
     LayerFacts& facts = config->layers[layer];
-    facts.has_rope = positions == Positions::kRotary && rotates[layer];
+    facts.has_rope = positions == Positions::kRotary && rotates[layer] && attends(facts);
     all.push_back(&facts.rope);
     if (!facts.has_rope) continue;
     auto& rope = by_locality[local[layer] ? 1 : 0];
@@ -71,7 +80,7 @@ void fill_rope(const ConfigFields& text, const ModelFamily& family, const std::v
     }
     facts.rope = *rope;
   }
-  if (!whole_width) apply_rope_lists(text, width_of(config->layers.front()), all);
+  if (!whole_width) apply_rope_lists(text, width_of(*first), all);
 }
 
 std::vector<bool> locality(const std::vector<LayerWindow>& windows) {
@@ -83,9 +92,76 @@ std::vector<bool> locality(const std::vector<LayerWindow>& windows) {
 void fill_windows(const std::vector<LayerWindow>& windows, ModelConfig* config) {
   for (std::size_t layer = 0; layer < windows.size(); ++layer) {
     LayerFacts& facts = config->layers[layer];
+    if (facts.cache == LayerCache::kNone || windows[layer].window_tokens == 0) continue;
     facts.window_tokens = narrow(windows[layer].window_tokens);
-    facts.reach = facts.window_tokens > 0 ? LayerReach::kWindow : LayerReach::kFull;
+    facts.reach = windows[layer].is_chunk ? LayerReach::kChunk : LayerReach::kWindow;
   }
+}
+
+std::vector<bool> attending_layers(const ModelConfig& config) {
+  std::vector<bool> attends;
+  for (const LayerFacts& layer : config.layers) attends.push_back(layer.cache != LayerCache::kNone);
+  return attends;
+}
+
+std::uint32_t first_head_dim(const ModelConfig& config) {
+  for (const LayerFacts& layer : config.layers) {
+    if (layer.head_dim > 0) return layer.head_dim;
+  }
+  return 1;
+}
+
+// Baichuan-M1 convolves its own keys and values, of which the last few are then state.
+void fill_conv_window(const ConfigFields& text, ModelConfig* config) {
+  const auto convolves = [](const LayerFacts& layer) {
+    return layer.recurrent.mixer == RecurrentMixer::kKvConv;
+  };
+  if (std::none_of(config->layers.begin(), config->layers.end(), convolves)) return;
+  const std::uint64_t window = read_conv_window(text);
+  for (LayerFacts& layer : config->layers) {
+    if (!convolves(layer)) continue;
+    if (window == 1) {
+      layer.recurrent = {};
+      continue;
+    }
+    const std::uint64_t width = std::uint64_t{layer.head_dim} + layer.v_head_dim;
+    const std::uint64_t channels = layer.num_key_value_heads * width;
+    if (channels > UINT32_MAX) {
+      text.problems().invalid(
+          fmt::format("keys and values of a layer have {} channels; allowed: "
+                      "up to {} under a convolution",
+                      channels, UINT32_MAX));
+      return;
+    }
+    layer.recurrent.conv_channels = narrow(channels);
+    layer.recurrent.conv_columns = narrow(window - 1);
+  }
+}
+
+// MiniMax-M3 picks blocks of keys by one index key per token, on the layers that
+// sparse_attention_freq marks.
+void fill_block_sparse_index(const ConfigFields& text, ModelConfig* config) {
+  const auto sparse = text.object("sparse_attention_config");
+  if (!sparse || !sparse->flag("use_sparse_attention").value_or(true)) return;
+  const std::uint64_t layers = config->num_hidden_layers;
+  auto sparse_on = sparse->counts_per_layer({"sparse_attention_freq"}, {0, 1}, layers);
+  const auto no_value = sparse->counts_per_layer({"sparse_disable_index_value"}, {0, 1}, layers);
+  if (text.problems().failed()) return;
+  if (sparse_on.empty()) sparse_on.assign(layers, 1);
+  for (std::size_t layer = 0; layer < sparse_on.size(); ++layer) {
+    LayerFacts& facts = config->layers[layer];
+    facts.has_indexer = sparse_on[layer] == 1 && facts.cache == LayerCache::kOwn;
+    if (!facts.has_indexer || (!no_value.empty() && no_value[layer] == 1)) continue;
+    text.problems().unsupported(fmt::format(
+        "{} does not switch the index value of layer {} off; this release counts index keys alone",
+        sparse->path_of("sparse_disable_index_value"), layer));
+    return;
+  }
+  config->index_head_dim = need_width(*sparse, "sparse_index_dim");
+  config->index_n_heads =
+      narrow(sparse->count({"sparse_num_index_heads"}, {1, ConfigLimits::kHeadsMax}).value_or(0));
+  config->index_topk =
+      narrow(sparse->count({"sparse_topk_blocks"}, {0, ConfigLimits::kWidthMax}).value_or(0));
 }
 
 void fill_grouped(const ConfigFields& text, const ModelFamily& family,
@@ -94,7 +170,8 @@ void fill_grouped(const ConfigFields& text, const ModelFamily& family,
       read_layer_windows(text, family, config->num_hidden_layers, config->max_positions);
   if (text.problems().failed()) return;
   const std::vector<bool> local = locality(windows);
-  const auto heads = read_grouped_heads(text, family, config->hidden_size, attention_heads, local);
+  const auto heads = read_grouped_heads(text, family, config->hidden_size, attention_heads,
+                                        attending_layers(*config), local);
   if (text.problems().failed()) return;
   const bool local_sinks = text.flag("add_swa_attention_sink_bias").value_or(family.sinks);
   const bool full_sinks = text.flag("add_full_attention_sink_bias").value_or(family.sinks);
@@ -105,7 +182,13 @@ void fill_grouped(const ConfigFields& text, const ModelFamily& family,
     facts.num_key_value_heads = narrow(heads[layer].key_value_heads);
     facts.head_dim = narrow(heads[layer].head_dim);
     facts.v_head_dim = narrow(heads[layer].v_head_dim);
-    facts.has_sinks = local[layer] ? local_sinks : full_sinks;
+    facts.has_sinks = heads[layer].attention_heads > 0 && (local[layer] ? local_sinks : full_sinks);
+  }
+  fill_conv_window(text, config);
+  fill_block_sparse_index(text, config);
+  if (text.problems().failed()) return;
+  if (family.model_type == "zamba" || family.model_type == "zamba2") {
+    config->query_pre_attn_scalar = 0.5 * first_head_dim(*config);
   }
   fill_rope(
       text, family, local, false, [](const LayerFacts& facts) { return facts.head_dim; }, config);
@@ -136,18 +219,19 @@ void fill_sparse_indexer(const ConfigFields& text, ModelConfig* config) {
       narrow(text.count({"index_n_heads"}, {1, ConfigLimits::kHeadsMax}).value_or(0));
   const auto indexed = read_indexed_layers(text, config->num_hidden_layers);
   for (std::size_t layer = 0; layer < indexed.size(); ++layer) {
-    config->layers[layer].has_indexer = indexed[layer];
+    LayerFacts& facts = config->layers[layer];
+    facts.has_indexer = indexed[layer] && facts.cache == LayerCache::kOwn;
   }
 }
 
 // MiniCPM3's class takes hidden_size / num_attention_heads where v_head_dim is absent.
 std::uint32_t read_latent_v_head_dim(const ConfigFields& text, const ModelFamily& family,
                                      const ModelConfig& config) {
+  const std::uint32_t heads = std::max(1u, config.layers.front().num_attention_heads);
   const bool derived = !text.has("v_head_dim") && family.model_type == "minicpm3" &&
-                       config.hidden_size > 0 &&
-                       config.hidden_size % config.num_attention_heads == 0;
+                       config.hidden_size > 0 && config.hidden_size % heads == 0;
   if (!derived) return need_width(text, "v_head_dim");
-  const std::uint32_t width = config.hidden_size / config.num_attention_heads;
+  const std::uint32_t width = config.hidden_size / heads;
   text.problems().note(fmt::format(
       "v_head_dim is not given: hidden_size / num_attention_heads = {} is assumed", width));
   return width;
@@ -251,14 +335,64 @@ AttentionFamily read_attention_family(const ConfigFields& text, const ModelFamil
   return latent ? AttentionFamily::kLatent : AttentionFamily::kGrouped;
 }
 
-void fill_layers(const ConfigFields& text, const ModelFamily& family, ModelConfig* config) {
-  const auto heads = read_attention_heads(text, config->num_hidden_layers);
-  if (text.problems().failed()) return;
-  config->num_attention_heads = narrow(*std::max_element(heads.begin(), heads.end()));
-  config->layers.assign(config->num_hidden_layers, LayerFacts{});
-  for (std::size_t layer = 0; layer < heads.size(); ++layer) {
-    config->layers[layer].num_attention_heads = narrow(heads[layer]);
+bool attends_to_encoder(const ConfigFields& text, const ConfigFields& outer,
+                        const ModelFamily& family) {
+  for (const ConfigFields* fields : {&text, &outer}) {
+    if (const auto flag = fields->flag("is_encoder_decoder")) return *flag;
   }
+  return family.cross_attends;
+}
+
+namespace {
+
+// What each layer is made of, and the query heads of those that attend. Empty on a problem.
+std::vector<std::uint64_t> fill_makeup(const ConfigFields& text, const ModelFamily& family,
+                                       bool is_decoder, ModelConfig* config) {
+  const std::uint64_t layers = config->num_hidden_layers;
+  // DeepSeek-V4's layer_types are words of its own; every layer of it attends.
+  const auto makeup = config->family == AttentionFamily::kCompressed
+                          ? std::vector<LayerMakeup>(layers)
+                          : read_layer_makeup(text, family, layers);
+  if (text.problems().failed()) return {};
+  const bool any_attends = std::any_of(makeup.begin(), makeup.end(),
+                                       [](const LayerMakeup& layer) { return layer.attends; });
+  std::vector<std::uint64_t> heads(layers, 0);
+  if (any_attends) heads = read_attention_heads(text, layers, is_decoder);
+  RecurrentFacts recurrent;  // one kind in a model
+  for (std::size_t layer = 0; layer < layers && !text.problems().failed(); ++layer) {
+    LayerFacts& facts = config->layers[layer];
+    if (makeup[layer].attends) {
+      facts.num_attention_heads = narrow(heads[layer]);
+    } else {
+      facts.cache = LayerCache::kNone;
+    }
+    if (makeup[layer].mixer == RecurrentMixer::kNone) continue;
+    if (recurrent.mixer == RecurrentMixer::kNone) {
+      recurrent = read_recurrent(text, makeup[layer].mixer, config->hidden_size);
+    }
+    facts.recurrent = recurrent;
+  }
+  return text.problems().failed() ? std::vector<std::uint64_t>{} : heads;
+}
+
+void note_state(const ConfigFields& text, const ModelConfig& config) {
+  for (const LayerFacts& layer : config.layers) {
+    if (layer.recurrent.mixer == RecurrentMixer::kNone) continue;
+    text.problems().note(
+        "state of recurrent layers: fp32 unless asked otherwise; a convolution keeps kernel - 1 "
+        "columns in bf16 (engines that keep kernel columns hold one more)");
+    return;
+  }
+}
+
+}  // namespace
+
+void fill_layers(const ConfigFields& text, const ConfigFields& outer, const ModelFamily& family,
+                 ModelConfig* config) {
+  config->layers.assign(config->num_hidden_layers, LayerFacts{});
+  const bool is_decoder = attends_to_encoder(text, outer, family);
+  const auto heads = fill_makeup(text, family, is_decoder, config);
+  if (text.problems().failed()) return;
   switch (config->family) {
     case AttentionFamily::kGrouped:
       fill_grouped(text, family, heads, config);
@@ -275,6 +409,11 @@ void fill_layers(const ConfigFields& text, const ModelFamily& family, ModelConfi
       fill_compressed(text, family, config);
       break;
   }
+  if (text.problems().failed()) return;
+  share_layers(text, family, config);
+  if (is_decoder) add_cross_attention(text, family, config);
+  if (text.problems().failed()) return;
+  note_state(text, *config);
   for (const LayerFacts& layer : config->layers) {
     config->num_attention_heads = std::max(config->num_attention_heads, layer.num_attention_heads);
     config->has_attention_sinks = config->has_attention_sinks || layer.has_sinks;

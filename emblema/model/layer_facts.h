@@ -10,9 +10,15 @@ namespace emblema {
 // Decides by the fields that are there: kv_lora_rank makes kLatent, compress_ratios kCompressed.
 AttentionFamily read_attention_family(const ConfigFields& text, const ModelFamily& family);
 
+// Does this decoder attend to the output of an encoder too?
+bool attends_to_encoder(const ConfigFields& text, const ConfigFields& outer,
+                        const ModelFamily& family);
+
 // REQUIRES: config->family, num_hidden_layers (1 or more), hidden_size and max_positions are set.
 // Fills the widths, num_attention_heads and the layers. Problems are recorded in `text`; with one,
 // the layers are not to be used.
-void fill_layers(const ConfigFields& text, const ModelFamily& family, ModelConfig* config);
+// `outer` is the whole config, often the same as `text`.
+void fill_layers(const ConfigFields& text, const ConfigFields& outer, const ModelFamily& family,
+                 ModelConfig* config);
 
 }  // namespace emblema

@@ -17,8 +17,17 @@ constexpr double kLocalThetaDefault = 10000.0;  // Gemma3TextConfig.rope_local_b
 constexpr std::uint64_t kBaichuan13bHidden = 5120;
 
 bool has_own_local_base(const ModelFamily& family) {
-  return family.model_type == "gemma3" || family.model_type == "gemma3_text";
+  for (const std::string_view prefix : {"gemma3", "gemma4"}) {
+    if (family.model_type.starts_with(prefix)) return true;  // gemma3n too
+  }
+  return false;
 }
+
+// Gemma4TextConfig: full layers turn a quarter of their pairs, unless the config says otherwise.
+bool is_proportional(const ModelFamily& family, const RopeQuestion& question) {
+  return family.model_type.starts_with("gemma4") && !question.is_local;
+}
+constexpr double kProportionalShare = 0.25;
 
 // Olmo3 and Step-3.5 scale only their full layers.
 bool scales_local_layers(const ConfigFields& fields, const ModelFamily& family) {
@@ -147,10 +156,14 @@ Positions read_positions(const ConfigFields& fields, const ModelFamily& family,
   if (family.model_type == "baichuan" && hidden_size == kBaichuan13bHidden) {
     return Positions::kAlibi;  // the 13B models; their config does not say
   }
-  if (family.windows == WindowRule::kUnknown) {
+  if (family.model_type == "zamba2" && !fields.flag("use_mem_rope").value_or(false)) {
+    return Positions::kNone;
+  }
+  if (family.windows == WindowRule::kUnknown || family.model_type == "granitemoehybrid") {
     const std::string type = fields.text({"position_embedding_type"});
     if (type == "alibi") return Positions::kAlibi;
     if (type == "absolute" || type == "learned_absolute") return Positions::kLearned;
+    if (type == "nope") return Positions::kNone;
   }
   return family.positions;
 }
@@ -162,7 +175,11 @@ std::vector<bool> read_rotating_layers(const ConfigFields& fields, const ModelFa
   bool any_local = false;
   for (const bool local : is_local) any_local = any_local || local;
   if (family.rope_on_windows_only && any_local) return is_local;
-  if (const JsonValue* marks = fields.layer_list("no_rope_layers", layers)) {
+  // Llama 4's own files hold an empty list, which its class replaces by the interval.
+  const JsonValue* given = fields.value().find("no_rope_layers");
+  const bool is_empty = given != nullptr && given->is_array() && given->items.empty();
+  const JsonValue* marks = is_empty ? nullptr : fields.layer_list("no_rope_layers", layers);
+  if (marks != nullptr) {
     for (std::size_t layer = 0; layer < layers; ++layer) {
       const auto mark = fields.checked_count(
           marks->items[layer], fmt::format("{}[{}]", fields.path_of("no_rope_layers"), layer),
@@ -173,7 +190,9 @@ std::vector<bool> read_rotating_layers(const ConfigFields& fields, const ModelFa
     return rotates;
   }
   auto interval = fields.count({"no_rope_layer_interval"}, {1, ConfigLimits::kLayersMax});
-  if (!interval && family.model_type == "smollm3") interval = 4;
+  if (!interval && (family.model_type == "smollm3" || family.windows == WindowRule::kChunks)) {
+    interval = 4;  // SmolLM3Config, Llama4TextConfig
+  }
   for (std::size_t layer = 0; interval && layer < layers; ++layer) {
     rotates[layer] = (layer + 1) % *interval != 0;
   }
@@ -193,6 +212,20 @@ std::optional<RopeFacts> read_rope(const ConfigFields& fields, const ModelFamily
                            (has_own_local_base(family) || !scales_local_layers(fields, family));
   if (object.fields && !plain_local && !apply_alpha(*object.fields, question.width, &rope)) {
     read_rope_scaling(fields, *object.fields, question.max_positions, &rope);
+  }
+  if (is_proportional(family, question) && !object.fields) {
+    fields.problems().note(
+        "rope_parameters is not given: full layers turn 0.25 of their pairs, as in "
+        "Gemma4TextConfig");
+    rope.scaling = RopeScaling::kProportional;
+    rope.partial_rotary_factor = kProportionalShare;
+  }
+  if (rope.scaling == RopeScaling::kProportional) {
+    rope.rotary_dim = static_cast<std::uint32_t>(question.width);
+    if (rope.rotary_dim % 2 != 0) {
+      fields.problems().invalid(
+          fmt::format("a head of {} turns in pairs; allowed: an even width", question.width));
+    }
   }
   if (fields.problems().failed()) return std::nullopt;
   return rope;

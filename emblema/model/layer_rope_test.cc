@@ -257,8 +257,8 @@ TEST(LayerRope, WhatIsMissingOrUnknownIsNamed) {
       refusal(
           "llama",
           R"("rope_scaling": {"type": "llama3", "factor": 8, "original_max_position_embeddings": 64,
-                  "low_freq_factor": 4, "high_freq_factor": 4})"),
-      HasSubstr("high_freq_factor is 4; allowed: above low_freq_factor"));
+                  "low_freq_factor": 4, "high_freq_factor": 3})"),
+      HasSubstr("high_freq_factor is 3; allowed: low_freq_factor (4) or above"));
   EXPECT_THAT(refusal("llama", R"("rope_scaling": "yarn")"), HasSubstr("rope_scaling is \"yarn\""));
   EXPECT_THAT(refusal("llama", R"("rope_theta": "big")"), HasSubstr("rope_theta is \"big\""));
 }

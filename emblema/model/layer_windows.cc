@@ -5,12 +5,16 @@
 
 #include <fmt/format.h>
 
+#include "emblema/model/layer_makeup.h"
+#include "emblema/model/layer_rope.h"
 #include "emblema/model/model_config.h"
 
 namespace emblema {
 namespace {
 
 constexpr std::uint64_t kQwenFirstWindowLayer = 28;  // Qwen2Config.max_window_layers
+
+constexpr std::uint64_t kRecurrentGemmaWindow = 2048;  // RecurrentGemmaConfig
 
 // What the config says of the window itself.
 struct Window {
@@ -25,8 +29,17 @@ bool follows_qwen_rule(const ConfigFields& fields, const ModelFamily& family) {
 
 Window read_window(const ConfigFields& fields, const ModelFamily& family) {
   Window window;
-  const auto tokens = fields.count({"sliding_window", "sliding_window_size", "window_size"},
-                                   {0, ConfigLimits::kWindowTokensMax});
+  const CountRange range = {0, ConfigLimits::kWindowTokensMax};
+  auto tokens = fields.count({"sliding_window", "sliding_window_size", "window_size"}, range);
+  if (!tokens && family.model_type == "recurrent_gemma") {
+    tokens = fields.count({"attention_window_size"}, range);
+    if (!tokens) {
+      fields.problems().note(fmt::format(
+          "attention_window_size is not given: {} is assumed, as in RecurrentGemmaConfig",
+          kRecurrentGemmaWindow));
+      tokens = kRecurrentGemmaWindow;
+    }
+  }
   window.is_given = tokens.has_value();
   window.tokens = tokens.value_or(0);
   const auto use = fields.flag("use_sliding_window");
@@ -43,33 +56,40 @@ Window read_window(const ConfigFields& fields, const ModelFamily& family) {
 }
 
 // layer_types: one word per layer. nullopt: absent, or a problem.
-std::optional<std::vector<bool>> local_by_layer_types(const ConfigFields& fields,
-                                                      std::uint64_t layers) {
+std::optional<std::vector<const LayerWord*>> read_layer_types(const ConfigFields& fields,
+                                                              std::uint64_t layers) {
   const JsonValue* types = fields.layer_list("layer_types", layers);
   if (types == nullptr) return std::nullopt;
-  std::vector<bool> local;
+  std::vector<const LayerWord*> words;
   for (std::uint64_t layer = 0; layer < layers; ++layer) {
-    const JsonValue& type = types->items[layer];
     const std::string path = fmt::format("{}[{}]", fields.path_of("layer_types"), layer);
-    if (!type.is_string()) {
-      fields.problems().invalid(fmt::format("{} is {}; allowed: a string", path, type.describe()));
-      return std::nullopt;
-    }
-    const bool slides = type.text == "sliding_attention";
-    if (!slides && type.text != "full_attention" && type.text != "attention") {
-      fields.problems().unsupported(
-          fmt::format("{} is {}; this release counts full_attention and sliding_attention", path,
-                      type.describe()));
-      return std::nullopt;
-    }
-    local.push_back(slides);
+    words.push_back(read_layer_word(fields, types->items[layer], path));
+    if (words.back() == nullptr) return std::nullopt;
   }
   if (types->items.size() > layers) {
     fields.problems().note(fmt::format("{} has {} entries; those behind layer {} are ignored",
                                        fields.path_of("layer_types"), types->items.size(),
                                        layers - 1));
   }
+  return words;
+}
+
+std::optional<std::vector<bool>> local_by_layer_types(const ConfigFields& fields,
+                                                      std::uint64_t layers) {
+  const auto words = read_layer_types(fields, layers);
+  if (!words) return std::nullopt;
+  std::vector<bool> local;
+  for (const LayerWord* word : *words) local.push_back(word->slides);
   return local;
+}
+
+// Baichuan-M1 and Inkling list the layers that slide.
+std::optional<std::vector<bool>> local_by_indices(const ConfigFields& fields,
+                                                  std::uint64_t layers) {
+  for (const std::string_view key : {"sliding_window_layers", "local_layer_ids"}) {
+    if (fields.has(key)) return read_layer_set(fields, key, 0, layers);
+  }
+  return std::nullopt;
 }
 
 // hybrid_layer_pattern: 1 slides, 0 is full (MiMo-V2).
@@ -163,6 +183,64 @@ std::vector<bool> local_by_family(const ConfigFields& fields, const ModelFamily&
   return std::vector<bool>(layers, false);
 }
 
+// MiMo-V2 carries the key without meaning: vLLM deletes it.
+bool ignores_chunks(const ConfigFields& fields) {
+  return fields.text({"model_type"}).starts_with("mimo_v2") || fields.has("hybrid_layer_pattern");
+}
+
+// The layers that attend within chunks: those that layer_types names, else of Llama 4 those that
+// rotate (its full layers do not).
+std::vector<bool> chunked_layers(const ConfigFields& fields, const ModelFamily& family,
+                                 std::uint64_t layers, std::uint64_t chunk_tokens) {
+  std::vector<bool> chunked(layers, false);
+  if (const auto words = read_layer_types(fields, layers)) {
+    for (std::uint64_t layer = 0; layer < layers; ++layer) {
+      chunked[layer] = (*words)[layer]->is_chunked;
+    }
+    return chunked;
+  }
+  if (chunk_tokens == 0 || fields.problems().failed()) return chunked;
+  if (family.windows == WindowRule::kChunks) return read_rotating_layers(fields, family, chunked);
+  if (ignores_chunks(fields)) {
+    fields.problems().note(
+        "attention_chunk_size is ignored: MiMo-V2 slides by hybrid_layer_pattern");
+    return chunked;
+  }
+  fields.problems().unsupported(fmt::format(
+      "{} is {}, but which layers attend in chunks is not known for this model_type; this release "
+      "reads layer_types",
+      fields.path_of("attention_chunk_size"), chunk_tokens));
+  return chunked;
+}
+
+void mark_chunks(const ConfigFields& fields, const ModelFamily& family, std::uint64_t max_positions,
+                 std::vector<LayerWindow>* windows) {
+  ConfigProblems& problems = fields.problems();
+  const auto given = fields.count({"attention_chunk_size"}, {0, ConfigLimits::kWindowTokensMax});
+  const std::vector<bool> chunked =
+      chunked_layers(fields, family, windows->size(), given.value_or(0));
+  if (problems.failed()) return;
+  const bool any = std::find(chunked.begin(), chunked.end(), true) != chunked.end();
+  if (!any) return;
+  if (!given) {
+    problems.invalid(fmt::format(
+        "{} is missing, but some layers attend in chunks; allowed: 1 to {} tokens, or 0 for none",
+        fields.path_of("attention_chunk_size"), ConfigLimits::kWindowTokensMax));
+    return;
+  }
+  if (*given == 0) return;
+  if (max_positions > 0 && *given >= max_positions) {
+    problems.note(
+        fmt::format("attention_chunk_size {} is not below the {} positions: it never "
+                    "binds",
+                    *given, max_positions));
+    return;
+  }
+  for (std::size_t layer = 0; layer < windows->size(); ++layer) {
+    if (chunked[layer]) (*windows)[layer] = {false, *given, true};
+  }
+}
+
 }  // namespace
 
 std::vector<LayerWindow> read_layer_windows(const ConfigFields& fields, const ModelFamily& family,
@@ -172,6 +250,7 @@ std::vector<LayerWindow> read_layer_windows(const ConfigFields& fields, const Mo
   const bool never_binds = max_positions > 0 && window.tokens >= max_positions;
   auto listed = local_by_layer_types(fields, layers);
   if (!listed) listed = local_by_hybrid_pattern(fields, layers);
+  if (!listed) listed = local_by_indices(fields, layers);
   if (problems.failed()) return {};
   // A window that cannot bind is settled first: which layers it is for does not matter then.
   const bool rule_matters = !(never_binds && family.windows == WindowRule::kUnknown);
@@ -196,6 +275,8 @@ std::vector<LayerWindow> read_layer_windows(const ConfigFields& fields, const Mo
     result[layer].is_local = local[layer];
     result[layer].window_tokens = local[layer] ? window.tokens : 0;
   }
+  mark_chunks(fields, family, max_positions, &result);
+  if (problems.failed()) return {};
   return result;
 }
 

@@ -25,7 +25,7 @@ std::vector<std::uint32_t> windows_of(const Result<ModelConfig>& config) {
   EXPECT_TRUE(config) << config.error().message;
   if (!config) return windows;
   for (const LayerFacts& layer : config->layers) {
-    EXPECT_EQ(layer.reach == LayerReach::kWindow, layer.window_tokens > 0);
+    EXPECT_EQ(layer.reach != LayerReach::kFull, layer.window_tokens > 0);
     windows.push_back(layer.window_tokens);
   }
   return windows;
@@ -131,6 +131,48 @@ TEST(LayerWindows, LayerTypesWinOverTheClass) {
               ElementsAre(8, 0));
 }
 
+std::vector<bool> chunked(const Result<ModelConfig>& config) {
+  std::vector<bool> chunks;
+  EXPECT_TRUE(config) << config.error().message;
+  if (!config) return chunks;
+  for (const LayerFacts& layer : config->layers) {
+    chunks.push_back(layer.reach == LayerReach::kChunk && layer.window_tokens == 8192);
+  }
+  return chunks;
+}
+
+// Llama4TextConfig: every fourth layer sees everything and does not rotate; its own files leave the
+// pattern out or give an empty no_rope_layers.
+TEST(LayerWindows, Llama4AttendsInChunksWhereItRotates) {
+  const std::string chunk = R"("attention_chunk_size": 8192)";
+  for (const std::string more :
+       {"", R"(, "no_rope_layers": [])", R"(, "no_rope_layers": [1, 1, 1, 0, 1])",
+        R"(, "no_rope_layer_interval": 4)",
+        R"(, "layer_types": ["chunked_attention", "chunked_attention", "chunked_attention",
+                             "full_attention", "chunked_attention"])"}) {
+    const auto config = read("llama4_text", 5, chunk + more);
+    EXPECT_THAT(chunked(config), ElementsAre(true, true, true, false, true)) << more;
+    EXPECT_TRUE(config && config->layers[0].has_rope && !config->layers[3].has_rope) << more;
+  }
+  EXPECT_THAT(chunked(read("llama4_text", 4, chunk + R"(, "no_rope_layer_interval": 2)")),
+              ElementsAre(true, false, true, false));
+  EXPECT_THAT(windows_of(read("llama4_text", 4, R"("attention_chunk_size": null)")),
+              ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(windows_of(read("llama4_text", 4, chunk + R"(, "max_position_embeddings": 8192)")),
+              ElementsAre(0, 0, 0, 0))
+      << "a chunk as long as all positions never ends";
+}
+
+TEST(LayerWindows, ListsOfIndicesNameTheLayersThatSlide) {
+  EXPECT_THAT(windows_of(read("baichuan_m1", 4, R"("sliding_window": 16, "conv_window": 2,
+                  "sliding_window_layers": [1, 3])")),
+              ElementsAre(0, 16, 0, 16));
+  const auto beyond =
+      read("baichuan_m1", 4, R"("sliding_window": 16, "sliding_window_layers": [4])");
+  ASSERT_FALSE(beyond);
+  EXPECT_THAT(beyond.error().message, HasSubstr("sliding_window_layers[0] is 4"));
+}
+
 TEST(LayerWindows, WhatCannotBeKnownIsRefusedByName) {
   const auto refusal = [](const Result<ModelConfig>& config) {
     return config ? std::string("it was read") : config.error().describe();
@@ -140,10 +182,13 @@ TEST(LayerWindows, WhatCannotBeKnownIsRefusedByName) {
   EXPECT_THAT(refusal(read("never_heard_of", 2, R"("sliding_window": 8)")),
               HasSubstr("Unsupported: test: sliding_window is 8, but which layers slide"));
   EXPECT_THAT(refusal(read("llama", 2, R"("layer_types": ["linear_attention", "full_attention"])")),
-              HasSubstr("layer_types[0] is \"linear_attention\""));
+              HasSubstr("Unsupported: test: layer_types[0] is \"linear_attention\", but no field"));
+  EXPECT_THAT(
+      refusal(read("llama", 2, R"("layer_types": ["full_attention", "strided_attention"])")),
+      HasSubstr("Unsupported: test: layer_types[1] is \"strided_attention\""));
   EXPECT_THAT(
       refusal(read("llama", 2, R"("layer_types": ["full_attention", "chunked_attention"])")),
-      HasSubstr("Unsupported: test: layer_types[1]"));
+      HasSubstr("Invalid: test: attention_chunk_size is missing"));
   EXPECT_THAT(refusal(read("llama", 2, R"("layer_types": ["full_attention"])")),
               HasSubstr("layer_types has 1 entries"));
   EXPECT_THAT(refusal(read("llama", 2, R"("layer_types": [1, 2])")),

@@ -28,6 +28,7 @@ struct ClassDefaults {
 
 constexpr auto kClassDefaults = std::to_array<ClassDefaults>({
     {"gemma3_text", "Gemma3TextConfig", 2304, 26, 8, 4, 131'072},
+    {"gemma3n_text", "Gemma3nTextConfig", 2048, 35, 8, 2, 32'768},
     {"llama", "LlamaConfig", 4096, 32, 32, 32, 2048},
     {"mistral", "MistralConfig", 4096, 32, 32, 8, 131'072},
 });
@@ -61,7 +62,7 @@ void apply_class_defaults(JsonValue* text, ConfigProblems* problems) {
     set_if_absent(text, "hidden_size", entry.hidden_size, entry.class_name, problems);
     set_if_absent(text, "num_hidden_layers", entry.layers, entry.class_name, problems);
     const bool has_heads = text->find("num_attention_heads") != nullptr;
-    if (!has_heads || model_type == "gemma3_text") {
+    if (!has_heads || model_type.starts_with("gemma3")) {
       set_if_absent(text, "num_key_value_heads", entry.key_value_heads, entry.class_name, problems);
     }
     set_if_absent(text, "num_attention_heads", entry.heads, entry.class_name, problems);
@@ -121,11 +122,20 @@ std::uint64_t read_max_positions(const ConfigFields& text) {
   return smallest;
 }
 
-std::uint32_t read_layer_count(const ConfigFields& text, const ModelFamily& family) {
+// `is_decoder`: the sizes of an encoder stand beside the decoder's own (Whisper-turbo has 32 and 4
+// layers).
+std::uint32_t read_layer_count(const ConfigFields& text, const ModelFamily& family,
+                               bool is_decoder) {
   const CountRange range = {1, ConfigLimits::kLayersMax};
-  const auto layers = text.count({"num_hidden_layers", "n_layer", "n_layers", "num_layers",
-                                  "num_transformer_layers", "decoder_layers"},
-                                 range);
+  std::optional<std::uint64_t> layers;
+  if (is_decoder) {
+    layers =
+        text.count({"decoder_layers", "num_decoder_layers", "decoder_num_hidden_layers"}, range);
+  }
+  if (!layers)
+    layers = text.count({"num_hidden_layers", "n_layer", "n_layers", "num_layers",
+                         "num_transformer_layers", "decoder_layers"},
+                        range);
   if (!layers) {
     if (!text.problems().failed()) {
       text.problems().invalid(fmt::format("{} is missing; allowed: {} to {}",
@@ -140,7 +150,13 @@ std::uint32_t read_layer_count(const ConfigFields& text, const ModelFamily& fami
   return static_cast<std::uint32_t>(2 * *layers);
 }
 
-void read_softmax_facts(const ConfigFields& text, ModelConfig* config) {
+void read_softmax_facts(const ConfigFields& text, const ModelFamily& family, ModelConfig* config) {
+  const auto cap = text.number({"attn_logit_softcapping"}, {0.0, 1e9});
+  if (cap.value_or(0.0) > 0.0) config->attn_logit_softcapping = cap;
+  if (family.unit_scale) {
+    config->query_pre_attn_scalar = 1.0;
+    return;
+  }
   const NumberRange range = {1e-9, 1e9};
   config->query_pre_attn_scalar = text.number({"query_pre_attn_scalar"}, range);
   auto scale = text.number({"attention_multiplier"}, range);  // Granite: the scale itself
@@ -150,11 +166,10 @@ void read_softmax_facts(const ConfigFields& text, ModelConfig* config) {
   if (scale && !config->query_pre_attn_scalar) {
     config->query_pre_attn_scalar = 1.0 / (*scale * *scale);
   }
-  const auto cap = text.number({"attn_logit_softcapping"}, {0.0, 1e9});
-  if (cap.value_or(0.0) > 0.0) config->attn_logit_softcapping = cap;
 }
 
-void read_common_facts(const ConfigFields& text, const ConfigFields& outer, ModelConfig* config) {
+void read_common_facts(const ConfigFields& text, const ConfigFields& outer,
+                       const ModelFamily& family, ModelConfig* config) {
   config->hidden_size = static_cast<std::uint32_t>(
       text.count({"hidden_size", "n_embd", "d_model", "model_dim"}, {1, ConfigLimits::kWidthMax})
           .value_or(0));
@@ -170,7 +185,7 @@ void read_common_facts(const ConfigFields& text, const ConfigFields& outer, Mode
                              .value_or(config->rms_norm_eps);
   config->torch_dtype = text.text({"torch_dtype", "dtype"});
   if (config->torch_dtype.empty()) config->torch_dtype = outer.text({"torch_dtype", "dtype"});
-  read_softmax_facts(text, config);
+  read_softmax_facts(text, family, config);
 }
 
 void note_family(const ConfigFields& text, const ModelFamily& family, const ModelConfig& config) {
@@ -191,17 +206,19 @@ void note_family(const ConfigFields& text, const ModelFamily& family, const Mode
 }
 
 void read_config(const ConfigFields& text, const ConfigFields& outer, ModelConfig* config) {
-  refuse_uncounted_features(text, outer);
+  refuse_uncounted_features(text);
   if (text.problems().failed()) return;
   config->model_type = text.text({"model_type"});
   config->architectures = read_architectures(text, outer);
   const ModelFamily& family = find_model_family(config->model_type, config->architectures);
   config->family = read_attention_family(text, family);
-  config->num_hidden_layers = read_layer_count(text, family);
-  read_common_facts(text, outer, config);
+  config->num_hidden_layers =
+      read_layer_count(text, family, attends_to_encoder(text, outer, family));
+  read_common_facts(text, outer, family, config);
   if (text.problems().failed()) return;
   note_family(text, family, *config);
-  fill_layers(text, family, config);
+  fill_layers(text, outer, family, config);
+  if (!text.problems().failed()) refuse_unread_state(text, family, *config);
 }
 
 }  // namespace

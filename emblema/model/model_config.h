@@ -27,13 +27,50 @@ enum class AttentionFamily {
                 // where compress_ratio > 0; one vector is key and value
 };
 
-// What one layer attends to. A window of W: query i sees keys i-W+1 ... i.
-enum class LayerReach { kFull, kWindow };
+// What one layer attends to. A window of W: query i sees keys i-W+1 ... i. Chunks of C: keys from
+// the last multiple of C up to i (Llama 4).
+enum class LayerReach { kFull, kWindow, kChunk };
+
+// Where the keys and values that a layer attends over come from.
+enum class LayerCache {
+  kOwn,     // the layer's own
+  kShared,  // of the earlier layer `shares_with` (Gemma-3n, Hunyuan)
+  kCross,   // of the encoder's output or the image (Llama-3.2-Vision); no self-attention here
+  kNone,    // the layer does not attend: a recurrent mixer, an MLP, nothing
+};
+
+// What keeps a state of fixed size per sequence in place of keys and values, or beside them.
+enum class RecurrentMixer {
+  kNone,
+  kMamba1,      // Jamba, Falcon-Mamba
+  kMamba2,      // Nemotron-H, Granite-4, Zamba2, Falcon-H1
+  kGatedDelta,  // Qwen3-Next and relatives
+  kKimiDelta,   // Kimi-Linear
+  kLightning,   // MiniMax-01, Ring-linear
+  kRgLru,       // RecurrentGemma
+  kShortConv,   // LFM2: a convolution and nothing else
+  kKvConv,      // Baichuan-M1: a convolution over the layer's own keys and values
+};
+
+// One recurrent mixer. Its convolution remembers `conv_columns` = kernel - 1 columns of the
+// channels; some engines allot `kernel` columns, the newest of which is never read back.
+struct RecurrentFacts {
+  RecurrentMixer mixer = RecurrentMixer::kNone;
+  std::uint32_t conv_channels = 0;  // 0: no convolution
+  std::uint32_t conv_columns = 0;
+  // The state: heads matrices of rows x columns; heads 0: none.
+  std::uint32_t state_heads = 0;
+  std::uint32_t state_rows = 0;
+  std::uint32_t state_columns = 0;
+};
 
 struct LayerFacts {
   LayerReach reach = LayerReach::kFull;
-  std::uint32_t window_tokens = 0;        // with kWindow: W >= 1, else 0
-  std::uint32_t num_attention_heads = 0;  // query heads of this layer, at least 1
+  std::uint32_t window_tokens = 0;  // kWindow: W; kChunk: C; at least 1. Else 0
+  LayerCache cache = LayerCache::kOwn;
+  std::uint32_t shares_with = 0;          // kShared: a layer before this one that is kOwn
+  bool has_cross_attention = false;       // beside its own cache: a decoder with an encoder
+  std::uint32_t num_attention_heads = 0;  // query heads, at least 1; kNone: 0
   std::uint32_t num_key_value_heads = 0;  // kGrouped: 1 ... num_attention_heads
   std::uint32_t head_dim = 0;             // kGrouped: width of a key; kCompressed: of an entry
   std::uint32_t v_head_dim = 0;           // kGrouped: width of a value
@@ -42,6 +79,7 @@ struct LayerFacts {
   bool has_sinks = false;                 // a learned logit per head joins the softmax
   bool has_rope = true;                   // false: no positional rotation in this layer (NoPE)
   RopeFacts rope;                         // meaningful where has_rope
+  RecurrentFacts recurrent;               // beside or instead of the cache
 };
 
 struct ModelConfig {
@@ -52,8 +90,10 @@ struct ModelConfig {
 
   std::uint32_t hidden_size = 0;  // 0: the config does not say, and no cached width needs it
   std::uint32_t num_hidden_layers = 0;
-  std::uint32_t num_attention_heads = 0;       // of the widest layer
-  std::uint64_t max_positions = 0;             // 0: the config does not say
+  std::uint32_t num_attention_heads = 0;  // of the widest layer; 0: no layer attends
+  std::uint64_t max_positions = 0;        // 0: the config does not say
+  std::uint64_t encoder_positions = 0;    // rows of cross-attention where the class fixes them
+                                          // (Whisper); 0: as many as the request's encoder input
   std::uint32_t num_nextn_predict_layers = 0;  // draft (MTP) layers, not in `layers`
 
   // kLatent: ranks and the three head widths. q_lora_rank absent = queries straight from the

@@ -11,8 +11,20 @@ namespace emblema {
 namespace {
 
 void check_layer(const ModelConfig& config, const LayerFacts& layer) {
-  EMBLEMA_CHECK((layer.reach == LayerReach::kWindow) == (layer.window_tokens > 0),
+  EMBLEMA_CHECK((layer.reach != LayerReach::kFull) == (layer.window_tokens > 0),
                 "a window has a length, a full layer none");
+  if (layer.recurrent.mixer != RecurrentMixer::kNone) {
+    EMBLEMA_CHECK(layer.recurrent.conv_channels > 0 || layer.recurrent.state_heads > 0 ||
+                      layer.recurrent.mixer == RecurrentMixer::kShortConv,
+                  "a mixer keeps something");
+  }
+  if (layer.cache == LayerCache::kNone) {
+    EMBLEMA_CHECK(layer.num_attention_heads == 0 && !layer.has_rope, "no attention, no heads");
+    return;
+  }
+  if (layer.cache == LayerCache::kShared) {
+    EMBLEMA_CHECK(config.layers[layer.shares_with].cache == LayerCache::kOwn, "a donor has rows");
+  }
   EMBLEMA_CHECK(layer.num_attention_heads >= 1, "every layer has query heads");
   EMBLEMA_CHECK(layer.num_attention_heads <= config.num_attention_heads,
                 "the widest is the model's");

@@ -374,17 +374,16 @@ TEST(ModelConfig, TextThatIsNoConfigIsOneClearLine) {
 
 TEST(ModelConfig, WhatThisReleaseCannotCountIsRefusedByTheFieldThatAnnouncesIt) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"("is_encoder_decoder": true)", "is_encoder_decoder is true"},
-      {R"("num_kv_shared_layers": 20)", "num_kv_shared_layers is 20"},
-      {R"("use_cla": true, "cla_share_factor": 2)", "use_cla is true"},
-      {R"("cla_share_factor": 2)", "cla_share_factor is 2"},
-      {R"("cross_attention_layers": [3, 8])", "cross_attention_layers is a list of 2"},
       {R"("attention_chunk_size": 8192)", "attention_chunk_size is 8192"},
-      {R"("hybrid_override_pattern": "M-M*")", "hybrid_override_pattern is \"M-M*\""},
-      {R"("linear_attn_config": {"kda_layers": [1]})", "linear_attn_config is an object"},
+      {R"("sparse_config": {"kernel_size": 32})", "sparse_config is an object"},
+      {R"("index_topk_freq": 4)", "index_topk_freq is 4"},
+      {R"("tie_kv_across_layers": true)", "tie_kv_across_layers is true"},
+      {R"("attention_types": [[["global", "local"], 16]])", "attention_types is a list of 1"},
       {R"("mamba_d_state": 16)", "mamba_d_state is 16"},
-      {R"("block_configs": [{}])", "block_configs is a list of 1"},
-      {R"("sparse_attention_config": {"use_sparse_attention": true})", "sparse_attention_config"},
+      {R"("linear_num_value_heads": 32)", "linear_num_value_heads is 32"},
+      {R"("conv_window": 2)", "conv_window is 2"},
+      {R"("hybrid_override_pattern": "MMXM*MMMMMMMMMMMMMMMMMMMMMMMMMMM")", "has 'X' at 2"},
+      {R"("full_attention_interval": 4)", "full_attention_interval is given, but no field says"},
       {R"("time_step_limit": [0.0, Infinity], "ssm_state_size": 256)", "ssm_state_size is 256"},
   };
   for (const auto& [members, named] : cases) {
@@ -392,11 +391,12 @@ TEST(ModelConfig, WhatThisReleaseCannotCountIsRefusedByTheFieldThatAnnouncesIt) 
     EXPECT_EQ(error.code, ErrorCode::Unsupported) << members;
     EXPECT_THAT(error.message, HasSubstr(named));
   }
-  EXPECT_EQ(refused(R"({"model_type": "qwen3_next", "num_hidden_layers": 4})").code,
+  EXPECT_EQ(refused(R"({"model_type": "rwkv", "num_hidden_layers": 4})").code,
             ErrorCode::Unsupported);
   EXPECT_EQ(growing_bytes(parsed(plain(
                 R"("is_encoder_decoder": false, "num_kv_shared_layers": 0, "use_cla": null,
-                   "cla_share_factor": 1, "cross_attention_layers": [], "block_configs": null)"))),
+                   "cla_share_factor": 1, "cross_attention_layers": [], "block_configs": null,
+                   "mamba_d_state": null, "sparse_config": {}, "attention_chunk_size": null)"))),
             kPlainMhaBytes)
       << "the same fields switched off mean nothing";
 }

@@ -12,9 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "emblema/model/model_config.h"
+
 namespace emblema {
 
-enum class Positions { kRotary, kAlibi, kLearned };
+// kNone: attention without any (Jamba, Nemotron-H).
+enum class Positions { kRotary, kAlibi, kLearned, kNone };
 
 // Which layers slide when `layer_types` does not list them.
 enum class WindowRule {
@@ -24,6 +27,7 @@ enum class WindowRule {
   kEvenLayers,      // 0, 2, 4 ... (Gemma-2, gpt-oss)
   kAllButEveryNth,  // layer i is full where (i + 1) is a multiple of N (Gemma-3: 6)
   kFromLayer,       // layers >= max_window_layers, when use_sliding_window is true (Qwen2)
+  kChunks,          // attention_chunk_size where rotation is on (Llama 4)
 };
 
 struct ModelFamily {
@@ -39,6 +43,11 @@ struct ModelFamily {
   bool windows_optional = false;  // without sliding_window all layers are full (EXAONE-4)
   bool sinks = false;
   std::uint32_t head_dim = 0;  // class default where it differs from hidden / heads
+  bool unit_scale = false;     // logits are not divided by anything (T5, Gemma-4)
+  // What the layers that keep a recurrent state have; kNone: the fields alone say.
+  RecurrentMixer mixer = RecurrentMixer::kNone;
+  // A decoder that attends to an encoder. Its own sizes are the decoder_ ones.
+  bool cross_attends = false;
 };
 
 // The row of `model_type`; else of one of the `architectures` ("DeepseekV3ForCausalLM" is

@@ -8,12 +8,14 @@
 namespace emblema {
 
 enum class RopeScaling {
-  kNone,      // plain frequencies base^(-2i/d)
-  kLinear,    // positions divided by `factor`
-  kDynamic,   // NTK: the base grows with the sequence; frequencies are not fixed
-  kYarn,      // by parts: beta_fast, beta_slow (arXiv 2309.00071)
-  kLlama3,    // by wavelength: low_freq_factor, high_freq_factor
-  kLongRope,  // per-frequency factors, one table below and one above the original length
+  kNone,          // plain frequencies base^(-2i/d)
+  kLinear,        // positions divided by `factor`
+  kDynamic,       // NTK: the base grows with the sequence; frequencies are not fixed
+  kYarn,          // by parts: beta_fast, beta_slow (arXiv 2309.00071)
+  kLlama3,        // by wavelength: low_freq_factor, high_freq_factor
+  kLongRope,      // per-frequency factors, one table below and one above the original length
+  kProportional,  // base^(-2i/d) over the whole head, but only the first partial_rotary_factor of
+                  // the pairs turn (Gemma-4); rotary_dim is the head, positions divide by `factor`
 };
 
 struct RopeFacts {

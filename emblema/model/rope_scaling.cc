@@ -31,7 +31,8 @@ constexpr auto kNames = std::to_array<ScalingName>({{"", RopeScaling::kNone},
                                                     {"deepseek_yarn", RopeScaling::kYarn},
                                                     {"llama3", RopeScaling::kLlama3},
                                                     {"longrope", RopeScaling::kLongRope},
-                                                    {"su", RopeScaling::kLongRope}});
+                                                    {"su", RopeScaling::kLongRope},
+                                                    {"proportional", RopeScaling::kProportional}});
 
 void need_factor(const ConfigFields& object, RopeFacts* rope) {
   const auto factor = object.number({"factor"}, kFactorRange);
@@ -72,8 +73,9 @@ void read_yarn(const ConfigFields& object, RopeFacts* rope) {
 void read_llama3(const ConfigFields& object, RopeFacts* rope) {
   rope->low_freq_factor = object.number({"low_freq_factor"}, {1e-6, 1e6}).value_or(1.0);
   rope->high_freq_factor = object.number({"high_freq_factor"}, {1e-6, 1e6}).value_or(4.0);
-  if (rope->high_freq_factor <= rope->low_freq_factor && !object.problems().failed()) {
-    object.problems().invalid(fmt::format("{} is {}; allowed: above low_freq_factor, which is {}",
+  // Equal (Llama 4): a step at that wavelength instead of a smooth change.
+  if (rope->high_freq_factor < rope->low_freq_factor && !object.problems().failed()) {
+    object.problems().invalid(fmt::format("{} is {}; allowed: low_freq_factor ({}) or above",
                                           object.path_of("high_freq_factor"),
                                           rope->high_freq_factor, rope->low_freq_factor));
   }
@@ -130,7 +132,8 @@ void read_rope_scaling(const ConfigFields& fields, const ConfigFields& object,
   }
   if (known == nullptr) {
     object.problems().unsupported(fmt::format(
-        "{} is \"{}\"; this release knows default, mrope, linear, dynamic, yarn, llama3, longrope",
+        "{} is \"{}\"; this release knows default, mrope, linear, dynamic, yarn, llama3, longrope, "
+        "proportional",
         object.path_of("rope_type"), shortened(type)));
     return;
   }
@@ -143,6 +146,10 @@ void read_rope_scaling(const ConfigFields& fields, const ConfigFields& object,
   }
   rope->scaling = known->scaling;
   if (rope->scaling == RopeScaling::kNone) return;
+  if (rope->scaling == RopeScaling::kProportional) {
+    rope->factor = object.number({"factor"}, kFactorRange).value_or(1.0);
+    return;
+  }
   rope->attention_factor = object.number({"attention_factor"}, kScaleRange);
   if (rope->scaling != RopeScaling::kLongRope) need_factor(object, rope);
   if (rope->scaling != RopeScaling::kLinear) {

@@ -3,11 +3,16 @@
 #pragma once
 
 #include "emblema/model/config_fields.h"
+#include "emblema/model/model_config.h"
+#include "emblema/model/model_family.h"
 
 namespace emblema {
 
-// Records Unsupported, naming field and value, if `text` (the language part) or `outer` (the whole
-// config, often the same) announces one.
-void refuse_uncounted_features(const ConfigFields& text, const ConfigFields& outer);
+// Records Unsupported, naming field and value, if `text` (the language part) announces one.
+void refuse_uncounted_features(const ConfigFields& text);
+
+// The same for fields of recurrent layers that no layer of `config` came from.
+void refuse_unread_state(const ConfigFields& text, const ModelFamily& family,
+                         const ModelConfig& config);
 
 }  // namespace emblema

@@ -35,6 +35,11 @@ Status check_deployment(const Deployment& deployment) {
       !ok) {
     return ok;
   }
+  if (const auto ok =
+          check_count("encoder_tokens", deployment.encoder_tokens, 0, kSequenceTokensMax);
+      !ok) {
+    return ok;
+  }
   return check_count("sequences", deployment.sequences, 0, kSequencesMax);
 }
 
@@ -92,7 +97,7 @@ Status plan_rank_pool(const ModelGeometry& geometry, const ModelLayout& layout,
   options.max_positions = geometry.model().max_positions;
   options.step_tokens = deployment.step_tokens;
   options.snapshot_bytes =
-      deployment.snapshot_bytes.value_or(geometry.has_arena() ? pool_bytes / kSnapshotShare : 0);
+      deployment.snapshot_bytes.value_or(geometry.has_state() ? pool_bytes / kSnapshotShare : 0);
   options.sequence_tokens = deployment.context_tokens;
   if (deployment.sequences > 0) options.max_sequences = deployment.sequences;
   if (options.sequence_tokens == 0) {
@@ -143,6 +148,8 @@ Result<LayerCapacity> layer_capacity(const LayerGeometry& layer) {
   capacity.kind = layer.kind;
   capacity.is_draft = layer.is_draft;
   if (layer.window_tokens > 0) capacity.window_tokens = layer.window_tokens;
+  if (layer.chunk_tokens > 0) capacity.window_tokens = layer.chunk_tokens;
+  if (layer.shares_with) capacity.shares_with = *layer.shares_with;
   for (const Stream& stream : layer.streams) {
     const auto sum = add(capacity.growing_bytes_per_token, stream.growing_bytes_per_token(),
                          "growing bytes per token of a layer");
@@ -219,6 +226,8 @@ Result<CapacityPlan> plan_capacity(const ModelConfig& model, const Deployment& d
   options.speculative_mtp = deployment.speculative_mtp;
   options.block_tokens = deployment.block_tokens;
   options.layers = deployment.layers;
+  options.state_dtype = deployment.state_dtype;
+  options.encoder_tokens = deployment.encoder_tokens;
   const auto geometry = ModelGeometry::from(model, options);
   if (!geometry) return propagate(geometry);
   const auto layout = ModelLayout::native(*geometry);

@@ -31,6 +31,8 @@ struct Deployment {
   bool speculative_mtp = false;                 // draft layers cached too
   std::uint64_t block_tokens = 0;               // 0: derived from the geometry
   std::uint32_t layers = 0;                     // 0: all; else the first so many
+  StateDtype state_dtype = StateDtype::kFp32;   // of recurrent state
+  std::uint64_t encoder_tokens = 0;  // rows of cross-attention; 0: what the model fixes, else none
 
   std::vector<std::uint64_t> at_tokens{};  // lengths to give bytes for, 1 to 2^40
   std::uint64_t sequences = 0;             // 0: not asked; else how many, and how many arena slots
@@ -56,7 +58,8 @@ struct LengthBytes {
 struct RankCapacity {
   std::string name;  // "tp0"
   Rational growing_bytes_per_token;
-  std::uint64_t fixed_bytes_per_sequence = 0;  // the cap that windows reach
+  std::uint64_t fixed_bytes_per_sequence = 0;  // the cap that windows and chunks reach, and
+                                               // rows of an encoder
   std::uint64_t state_bytes_per_sequence = 0;  // compressor and recurrent state
   std::vector<LengthBytes> at;                 // as Deployment::at_tokens
   // Present with pool_bytes.
@@ -96,7 +99,8 @@ struct LayerCapacity {
   std::string kind;  // LayerGeometry::kind
   bool is_draft = false;
   Rational growing_bytes_per_token;
-  std::optional<std::uint64_t> window_tokens;  // none: sees everything before it
+  std::optional<std::uint64_t> window_tokens;  // of a window or a chunk; none: sees all before it
+  std::optional<std::uint64_t> shares_with;    // the layer whose rows it reads; then no streams
   std::vector<StreamCapacity> streams;
 };
 

@@ -16,9 +16,31 @@ bool is_plain(Encoding encoding) {
   return encoding == Encoding::kBf16 || encoding == Encoding::kFp16 || encoding == Encoding::kFp32;
 }
 
+// Layers that an engine cannot serve from blocks of their own, named by what they are instead.
+Status check_layer(const LayerGeometry& layer) {
+  std::string what;
+  if (layer.shares_with) {
+    what = fmt::format("reads the rows of layer {}", *layer.shares_with);
+  } else if (layer.chunk_tokens > 0) {
+    what = fmt::format("attends within chunks of {} tokens", layer.chunk_tokens);
+  } else if (layer.streams.empty()) {
+    what = "does not attend";
+  }
+  for (const Stream& stream : layer.streams) {
+    if (!what.empty() || stream.placement != Placement::kArena) continue;
+    what = fmt::format("keeps a {} stream in the arena", to_string(stream.role));
+  }
+  if (what.empty()) return {};
+  return fail(ErrorCode::Unsupported,
+              fmt::format("layer {} ({}) {}; an engine holds latent and kv streams in blocks; this "
+                          "model can be planned and laid out",
+                          layer.index, layer.kind, what));
+}
+
 // Shape and page of every layer, as attention reads them.
 Status describe_layers(EngineCore* core) {
   for (const LayerGeometry& layer : core->geometry.layers()) {
+    if (Status ok = check_layer(layer); !ok) return ok;
     EngineCore::LayerView view;
     const Stream& stream = layer.streams.front();
     const auto ref = core->find_page(layer.index, stream.role);

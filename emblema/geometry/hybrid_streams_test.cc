@@ -66,7 +66,7 @@ TEST(HybridStreams, StateIsCountedApartFromWhatGrows) {
   EXPECT_EQ(fp32.layers()[0].kind, "mamba2");
   EXPECT_EQ(fp32.layers()[1].kind, "none");
   EXPECT_TRUE(fp32.layers()[1].streams.empty());
-  EXPECT_EQ(fp32.attention_in_words(), "6 x MAMBA2 + 6 x NONE + 2 x GQA");
+  EXPECT_EQ(fp32.attention_in_words(), "6 x MAMBA2 + 6 x no attention + 2 x GQA");
   ASSERT_EQ(fp32.groups().size(), 1u);
   EXPECT_EQ(fp32.groups()[0].members.size(), 2u);
 }

@@ -90,6 +90,7 @@ std::vector<CacheGroup> grouped_streams(std::span<const LayerGeometry> layers) {
 // "GQA window 128", "MLA+DSA", "MQA shared". DeepSeek-V4's kinds all have a window; it goes without
 // saying.
 std::string words_of(const LayerGeometry& layer) {
+  if (layer.kind == "none") return "no attention";
   std::string words = layer.kind;
   std::transform(words.begin(), words.end(), words.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;

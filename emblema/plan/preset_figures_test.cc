@@ -32,7 +32,7 @@ constexpr std::uint64_t v4(std::uint64_t csa_layers, std::uint64_t hca_layers) {
 struct Figures {
   std::uint64_t formula = 0;          // growing bytes per token
   std::uint64_t bytes_per_token = 0;  // the same, as a number that does not follow the code
-  std::uint64_t window_bytes = 0;     // what windows add at most: layers' KV x window
+  std::uint64_t window_bytes = 0;     // what windows and chunks add at most
 };
 
 const std::map<std::string, Figures, std::less<>>& published() {
@@ -44,15 +44,21 @@ const std::map<std::string, Figures, std::less<>>& published() {
       {"deepseek-v3.2", {mla(61, 512, 64) + kBf16 * 61 * 128, 85'888}},
       {"deepseek-v4-flash", {v4(21, 20), 6'880, kBf16 * 43 * 128 * 512}},
       {"deepseek-v4-pro", {v4(30, 31), 9'848, kBf16 * 61 * 128 * 512}},
+      {"falcon-h1-34b", {kv(72, 4, 128), 147'456}},
       {"gemma-2-27b", {kv(23, 16, 128), 188'416, kv(23, 16, 128) * 4096}},
       {"gemma-2-2b", {kv(13, 4, 256), 53'248, kv(13, 4, 256) * 4096}},
       {"gemma-3-1b", {kv(4, 1, 256), 4'096, kv(22, 1, 256) * 512}},
       {"gemma-3-27b", {kv(10, 16, 128), 81'920, kv(52, 16, 128) * 1024}},
+      {"gemma-3n-e4b", {kv(4, 2, 256), 8'192, kv(16, 2, 256) * 512}},
+      {"gemma-4-26b-a4b", {kv(5, 2, 512), 20'480, kv(25, 8, 256) * 1024}},
+      {"gemma-4-e2b", {kv(3, 1, 512), 6'144, kv(12, 1, 256) * 512}},
       {"glm-4.5", {kv(92, 8, 128), 376'832}},
       {"glm-5", {mla(78, 512, 64) + kBf16 * 78 * 128, 109'824}},
       {"gpt-oss-120b", {kv(18, 8, 64), 36'864, kv(18, 8, 64) * 128}},
       {"gpt-oss-20b", {kv(12, 8, 64), 24'576, kv(12, 8, 64) * 128}},
+      {"jamba-1.5-mini", {kv(4, 8, 128), 16'384}},
       {"kimi-k2", {mla(61, 512, 64), 70'272}},
+      {"kimi-linear-48b-a3b", {mla(7, 512, 64), 8'064}},
       {"llama-2-70b", {kv(80, 8, 128), 327'680}},
       {"llama-2-7b", {kv(32, 32, 128), 524'288}},
       {"llama-3-70b", {kv(80, 8, 128), 327'680}},
@@ -60,15 +66,29 @@ const std::map<std::string, Figures, std::less<>>& published() {
       {"llama-3.1-405b", {kv(126, 8, 128), 516'096}},
       {"llama-3.1-70b", {kv(80, 8, 128), 327'680}},
       {"llama-3.1-8b", {kv(32, 8, 128), 131'072}},
+      {"llama-3.2-11b-vision", {kv(32, 8, 128), 131'072}},
       {"llama-3.2-1b", {kv(16, 8, 64), 32'768}},
+      {"llama-4-scout", {kv(12, 8, 128), 49'152, kv(36, 8, 128) * 8192}},
+      {"longcat-flash", {mla(56, 512, 64), 64'512}},
+      {"mimo-v2-flash", {9 * 4 * (192 + 128) * kBf16, 23'040, 39 * 8 * (192 + 128) * kBf16 * 128}},
       {"minicpm3-4b", {mla(62, 256, 32), 35'712}},
+      {"minimax-m1", {kv(10, 8, 128), 40'960}},
+      {"minimax-m2.5", {kv(62, 8, 128), 253'952}},
+      {"minimax-m3", {kv(60, 4, 128) + 57 * 128 * kBf16, 137'472}},
       {"mistral-7b", {0, 0, kv(32, 8, 128) * 4096}},
       {"mistral-7b-v0.3", {kv(32, 8, 128), 131'072}},
       {"mixtral-8x7b", {kv(32, 8, 128), 131'072}},
+      {"nemotron-3-nano-30b-a3b", {kv(6, 2, 128), 6'144}},
+      {"nemotron-h-56b", {kv(10, 8, 128), 40'960}},
+      {"olmo-3.1-32b", {kv(16, 8, 128), 65'536, kv(48, 8, 128) * 4096}},
       {"phi-4-mini", {kv(32, 8, 128), 131'072}},
       {"qwen2.5-72b", {kv(80, 8, 128), 327'680}},
       {"qwen3-235b-a22b", {kv(94, 4, 128), 192'512}},
       {"qwen3-32b", {kv(64, 8, 128), 262'144}},
+      {"qwen3-next-80b-a3b", {kv(12, 2, 256), 24'576}},
+      {"qwen3.5-27b", {kv(16, 4, 256), 65'536}},
+      {"qwen3.6-35b-a3b", {kv(10, 2, 256), 20'480}},
+      {"zamba2-7b", {kv(13, 32, 224), 372'736}},
   };
   return figures;
 }

@@ -76,7 +76,7 @@ std::vector<std::uint64_t> read_key_value_heads(const ConfigFields& fields,
   }
   auto heads = fields.counts_per_layer(
       {"n_head_kv", "num_kv_heads", "num_key_value_heads", "num_key_value_heads_per_layer",
-       "num_attention_groups", "num_query_groups", "n_kv_heads"},
+       "num_attention_groups", "num_query_groups", "n_kv_heads", "decoder_num_key_value_heads"},
       kHeadsRange, layers);
   if (!heads.empty()) return heads;
   if (family.model_type == "gemma3_text" || family.model_type == "gemma3") {

@@ -160,6 +160,14 @@ class MakeupReader {
             fmt::format("{}.attention is missing; allowed: an object", path));
         return std::nullopt;
       }
+      for (const std::string_view key : {"window_length", "num_sink_tokens"}) {
+        const auto tokens = attention->count({key}, {0, ConfigLimits::kTokensMax});
+        if (tokens.value_or(0) == 0) continue;
+        fields_.problems().unsupported(
+            fmt::format("{} is {}; this release counts blocks that see everything before them",
+                        attention->path_of(key), *tokens));
+        return std::nullopt;
+      }
       const bool absent = attention->flag("no_op").value_or(false) ||
                           attention->flag("replace_with_linear").value_or(false);
       makeup.push_back({!absent, RecurrentMixer::kNone});

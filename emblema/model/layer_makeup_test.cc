@@ -235,7 +235,33 @@ TEST(LayerMakeup, BlocksOfNemotronNasMayHaveNoAttention) {
   EXPECT_EQ(uneven->layers[1].num_key_value_heads, 2u);
   EXPECT_THAT(refusal(blocks(R"({"no_op": false})")),
               HasSubstr("block_configs[1].attention.n_heads_in_group is missing"));
+  EXPECT_THAT(refusal(blocks(R"({"n_heads_in_group": 8, "window_length": 8192})")),
+              HasSubstr("Unsupported: test: block_configs[1].attention.window_length is 8192"));
   EXPECT_THAT(refusal(blocks("3")), HasSubstr("block_configs[1].attention is 3"));
+}
+
+// NemotronHConfig of transformers 5 counts the words instead.
+TEST(LayerMakeup, TheListOfLayersSaysHowManyThereAre) {
+  const auto config = parse_model_config(
+      R"({"model_type": "nemotron_h", "hidden_size": 2688, "num_attention_heads": 32,
+          "num_key_value_heads": 2, "head_dim": 128, "mamba_num_heads": 64, "mamba_head_dim": 64,
+          "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4,
+          "layers_block_type": ["mamba", "moe", "attention"]})",
+      "test");
+  EXPECT_EQ(letters_of(config), "S-A");
+  EXPECT_THAT(config->notes, Contains(HasSubstr("layers_block_type has 3")));
+}
+
+TEST(LayerMakeup, LatentAttentionMayAlternateWithLightning) {
+  const auto ring = parse_model_config(
+      R"({"model_type": "bailing_hybrid", "layer_group_size": 2, "kv_lora_rank": 512,
+          "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+          "head_dim": 128, "hidden_size": 8192, "num_attention_heads": 64, "num_hidden_layers": 4,
+          "rope_theta": 6000000})",
+      "test");
+  EXPECT_EQ(letters_of(ring), "SASA");
+  EXPECT_EQ(ring->family, AttentionFamily::kLatent);
+  EXPECT_EQ(ring->layers[0].recurrent.state_heads, 64u);
 }
 
 TEST(LayerMakeup, TheReaderIsToldHowStateIsCounted) {

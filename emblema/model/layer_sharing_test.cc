@@ -119,5 +119,21 @@ TEST(LayerSharing, ADecoderIsReadByItsOwnNamesNotItsEncoders) {
   EXPECT_THAT(t5->notes, Contains(HasSubstr("one row per encoder token")));
 }
 
+// T5Gemma and TrOCR: the decoder is an object of its own.
+TEST(LayerSharing, ADecoderMayStandBesideItsEncoder) {
+  const auto config = parse_model_config(
+      R"({"model_type": "t5gemma", "is_encoder_decoder": true,
+          "encoder": {"num_hidden_layers": 26, "num_attention_heads": 4, "hidden_size": 64},
+          "decoder": {"model_type": "t5_gemma_module", "num_hidden_layers": 2, "hidden_size": 2304,
+                      "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+                      "sliding_window": 4096,
+                      "layer_types": ["sliding_attention", "full_attention"]}})",
+      "test");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->num_hidden_layers, 2u);
+  EXPECT_EQ(config->layers[0].window_tokens, 4096u);
+  EXPECT_TRUE(config->layers[0].has_cross_attention && config->layers[1].has_cross_attention);
+}
+
 }  // namespace
 }  // namespace emblema

@@ -75,6 +75,12 @@ Levels find_language_part(const JsonValue& root, ConfigProblems* problems) {
   static constexpr std::string_view kNames[] = {"thinker_config", "llm_config", "language_config",
                                                 "text_config"};
   Levels levels{root, ""};
+  // A decoder that stands beside its encoder: T5Gemma, TrOCR.
+  const JsonValue* encodes = root.find("is_encoder_decoder");
+  const JsonValue* decoder = root.find("decoder");
+  if (encodes != nullptr && encodes->boolean && decoder != nullptr && decoder->is_object()) {
+    levels = {*decoder, "decoder"};
+  }
   for (bool moved = true; moved && !problems->failed();) {
     moved = false;
     const ConfigFields fields(levels.text, levels.path, problems);
@@ -122,6 +128,18 @@ std::uint64_t read_max_positions(const ConfigFields& text) {
   return smallest;
 }
 
+// Hybrid models whose class counts the words or letters of its layers instead.
+std::optional<std::uint64_t> count_listed_layers(const ConfigFields& text) {
+  const auto found = text.first({"hybrid_override_pattern", "layers_block_type"});
+  if (!found) return std::nullopt;
+  const std::uint64_t layers =
+      found.value->is_string() ? found.value->text.size() : found.value->items.size();
+  if (layers == 0 || layers > ConfigLimits::kLayersMax) return std::nullopt;
+  text.problems().note(
+      fmt::format("num_hidden_layers is not given: {} has {}", found.path, layers));
+  return layers;
+}
+
 // `is_decoder`: the sizes of an encoder stand beside the decoder's own (Whisper-turbo has 32 and 4
 // layers).
 std::uint32_t read_layer_count(const ConfigFields& text, const ModelFamily& family,
@@ -136,6 +154,7 @@ std::uint32_t read_layer_count(const ConfigFields& text, const ModelFamily& fami
     layers = text.count({"num_hidden_layers", "n_layer", "n_layers", "num_layers",
                          "num_transformer_layers", "decoder_layers"},
                         range);
+  if (!layers && !text.problems().failed()) layers = count_listed_layers(text);
   if (!layers) {
     if (!text.problems().failed()) {
       text.problems().invalid(fmt::format("{} is missing; allowed: {} to {}",
@@ -143,7 +162,7 @@ std::uint32_t read_layer_count(const ConfigFields& text, const ModelFamily& fami
     }
     return 0;
   }
-  if (family.model_type != "longcat_flash") return static_cast<std::uint32_t>(*layers);
+  if (!family.model_type.starts_with("longcat_flash")) return static_cast<std::uint32_t>(*layers);
   text.problems().note(
       fmt::format("{} layers of two attention sublayers each: read as {} attention layers", *layers,
                   2 * *layers));

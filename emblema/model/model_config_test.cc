@@ -391,6 +391,8 @@ TEST(ModelConfig, WhatThisReleaseCannotCountIsRefusedByTheFieldThatAnnouncesIt) 
     EXPECT_EQ(error.code, ErrorCode::Unsupported) << members;
     EXPECT_THAT(error.message, HasSubstr(named));
   }
+  EXPECT_THAT(refused(R"({"d_model": 2560, "n_layer": 64, "ssm_cfg": {}})").message,
+              HasSubstr("ssm_cfg is an object: state-space layers of the mamba_ssm package"));
   EXPECT_EQ(refused(R"({"model_type": "rwkv", "num_hidden_layers": 4})").code,
             ErrorCode::Unsupported);
   EXPECT_EQ(growing_bytes(parsed(plain(

@@ -131,6 +131,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {.model_type = "llama4", .windows = kChunks, .interleaved = true, .rope_theta = 500'000},
     {.model_type = "llama4_text", .windows = kChunks, .interleaved = true, .rope_theta = 500'000},
     {.model_type = "longcat_flash", .windows = kNever, .interleaved = true},
+    {.model_type = "longcat_flash_ngram", .windows = kNever, .interleaved = true},
     {.model_type = "longt5",
      .windows = kNever,
      .positions = kLearned,

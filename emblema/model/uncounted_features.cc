@@ -23,7 +23,13 @@ constexpr auto kFeatures = std::to_array<Feature>({
     {"index_topk_freq", "index keys on some layers only"},
     {"index_topk_pattern", "index keys on some layers only"},
     {"tie_kv_across_layers", "layers that share another layer's keys and values"},
+    {"num_kv_reused_layers", "layers that share another layer's keys and values"},
+    {"kv_reuse_every_i_layer", "layers that share another layer's keys and values"},
     {"ssm_cfg", "state-space layers"},
+    {"mixer_types", "layers of several mixers"},
+    {"hyena_layer_idxs", "convolution layers"},
+    {"attn_mode", "linear-attention state"},
+    {"decoder_retention_heads", "retention state"},
 });
 
 // Fields of recurrent layers. Where layer_makeup.cc found such layers, they have been read; where
@@ -47,6 +53,8 @@ constexpr auto kRecurrentFields = std::to_array<Feature>({
 constexpr auto kModelTypes = std::to_array<Feature>({
     {"plamo2", "state-space layers"},
     {"rwkv", "recurrent layers"},
+    {"rwkv5", "recurrent layers"},
+    {"rwkv6", "recurrent layers"},
     {"rwkv7", "recurrent layers"},
     {"xlstm", "recurrent layers"},
 });
@@ -83,6 +91,11 @@ void refuse_uncounted_features(const ConfigFields& text) {
     if (value != nullptr && announces(*value)) return refuse(text, feature, *value);
   }
   const JsonValue* type = text.value().find("model_type");
+  // The format of the mamba_ssm package itself: no model_type, sizes by its own defaults.
+  const JsonValue* ssm = text.value().find("ssm_cfg");
+  if (type == nullptr && ssm != nullptr) {
+    return refuse(text, {"ssm_cfg", "state-space layers of the mamba_ssm package"}, *ssm);
+  }
   if (type == nullptr || !type->is_string()) return;
   for (const Feature& feature : kModelTypes) {
     if (type->text == feature.field) refuse(text, {"model_type", feature.meaning}, *type);

@@ -93,7 +93,9 @@ TEST(BadOption, ValueIsNamedWithWhatIsAllowed) {
   refused({"--kv-dtype", "int8_per_token_head"}, "int8_per_token_head");
   refused({"--indexer-dtype", "fp8"}, "caches no index keys");
   refused({"--speculative", "eagle"}, "--speculative is 'eagle'; allowed: mtp");
-  refused({"--profile", "flashmla"}, "--profile is 'flashmla'; allowed: native");
+  refused({"--profile", "flashmla2"}, "--profile is 'flashmla2'; allowed: native, flashmla");
+  refused({"--profile", "v4"}, "profile v4 has no layout for the latent entries of layer 0");
+  refused({"--profile", "ggml", "--kv-dtype", "bf16"}, "allowed: keys and values, or latents, in");
   refused({"--pool", "lots"}, "'lots'");
   refused({"--pool", "1B"}, "allowed: at least 4497408");
   refused({"--per-layer=yes"}, "takes no value");

@@ -59,9 +59,12 @@ TEST(Layout, PagesFollowOneAnotherWithoutGapOrOverlap) {
                            .at(0)
                            .at("regions");
   EXPECT_EQ(regions, json::parse(R"([
-      {"name": "c_kv", "offset_bytes": 0, "elements": 512, "encoding": "fp8_e4m3"},
-      {"name": "c_kv_scale", "offset_bytes": 512, "elements": 4, "encoding": "fp32"},
-      {"name": "k_rope", "offset_bytes": 528, "elements": 64, "encoding": "bf16"}])"));
+      {"name": "c_kv", "offset_bytes": 0, "elements": 512, "encoding": "fp8_e4m3",
+       "segment": 0, "run_elements": null, "run_stride_bytes": null},
+      {"name": "c_kv_scale", "offset_bytes": 512, "elements": 4, "encoding": "fp32",
+       "segment": 0, "run_elements": null, "run_stride_bytes": null},
+      {"name": "k_rope", "offset_bytes": 528, "elements": 64, "encoding": "bf16",
+       "segment": 0, "run_elements": null, "run_stride_bytes": null}])"));
 }
 
 TEST(Layout, PaddingOfAPageIsSaid) {

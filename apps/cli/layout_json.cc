@@ -6,6 +6,10 @@ namespace {
 
 using Break = JsonOutput::Break;
 
+std::optional<std::uint64_t> present(std::uint64_t value) {
+  return value > 0 ? std::optional<std::uint64_t>(value) : std::nullopt;
+}
+
 void write_page(const StreamPage& page, JsonOutput* json) {
   json->begin_object(Break::kNone);
   json->field("layer", page.layer);
@@ -22,6 +26,17 @@ void write_page(const StreamPage& page, JsonOutput* json) {
     json->field("offset_bytes", region.offset_bytes);
     json->field("elements", region.elements);
     json->field("encoding", to_string(region.encoding));
+    json->field("segment", region.segment);
+    json->field("run_elements", present(region.run_elements));
+    json->field("run_stride_bytes", present(region.run_stride_bytes));
+    json->end_object();
+  }
+  json->end_array();
+  json->key("segments").begin_array(Break::kNone);
+  for (const PageSegment& segment : segments_of(page)) {
+    json->begin_object(Break::kNone);
+    json->field("offset_bytes", segment.offset_bytes);
+    json->field("row_bytes", segment.row_bytes);
     json->end_object();
   }
   json->end_array();
@@ -32,9 +47,7 @@ void write_group(const BlockLayout& group, JsonOutput* json) {
   json->begin_object();
   json->field("name", group.group_name);
   json->field("retention", to_string(group.retention));
-  json->field("window_tokens", group.window_tokens > 0
-                                   ? std::optional<std::uint64_t>(group.window_tokens)
-                                   : std::nullopt);
+  json->field("window_tokens", present(group.window_tokens));
   json->field("block_tokens", group.block_tokens);
   json->field("block_bytes", group.block_bytes);
   json->key("pages").begin_array();
@@ -52,8 +65,8 @@ std::string layout_json(const ModelGeometry& geometry, const ModelLayout& layout
   json.field("model", geometry.model().name);
   json.field("attention", geometry.attention_in_words());
   json.field("kv_dtype", to_string(geometry.options().kv_dtype));
-  json.field("profile", layout.profile);
-  json.field("fingerprint", geometry.fingerprint().hex());
+  json.field("profile", to_string(layout.profile));
+  json.field("fingerprint", layout.fingerprint.hex());
   json.key("groups").begin_array();
   for (const BlockLayout& group : layout.groups) write_group(group, &json);
   json.end_array();

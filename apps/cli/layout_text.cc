@@ -60,18 +60,31 @@ std::string offsets_in_words(const PageRun& run) {
   return text + fmt::format(" and every {} on", format_count(step));
 }
 
-std::uint64_t region_end(const StreamPage& page, std::size_t index) {
-  return index + 1 < page.regions.size() ? page.regions[index + 1].offset_bytes : page.row_bytes;
+// "[0,1024) c_kv 512 x bf16, [1024,1152) k_rope 64 x bf16"; runs: "[2,34) k 32 x int8 and 31 more,
+// every 34 B".
+std::string regions_in_words(const StreamPage& page, std::size_t segment) {
+  std::string text;
+  for (const RowRegion& region : page.regions) {
+    if (region.segment != segment) continue;
+    const std::uint64_t run = region.run_elements == 0 ? region.elements : region.run_elements;
+    const std::uint64_t end = region.offset_bytes + run * bits_per_element(region.encoding) / 8;
+    text += fmt::format("{}[{},{}) {} {} x {}", text.empty() ? "" : ", ", region.offset_bytes, end,
+                        region.name, run, to_string(region.encoding));
+    if (run == 0 || region.elements <= run) continue;
+    text +=
+        fmt::format(" and {} more, every {} B", region.elements / run - 1, region.run_stride_bytes);
+  }
+  return text;
 }
 
-// "[0,1024) c_kv 512 x bf16, [1024,1152) k_rope 64 x bf16"
-std::string regions_in_words(const StreamPage& page) {
+// Planar pages tell each segment on a line of its own: "from 36,864, 8 B a row: [0,7) ...".
+std::string segments_in_words(const StreamPage& page) {
+  if (page.segments.empty()) return regions_in_words(page, 0);
   std::string text;
-  for (std::size_t i = 0; i < page.regions.size(); ++i) {
-    const RowRegion& region = page.regions[i];
-    text +=
-        fmt::format("{}[{},{}) {} {} x {}", text.empty() ? "" : ", ", region.offset_bytes,
-                    region_end(page, i), region.name, region.elements, to_string(region.encoding));
+  for (std::size_t i = 0; i < page.segments.size(); ++i) {
+    text += fmt::format("{}\n      from {}, {} B a row: {}", i == 0 ? "planar" : "",
+                        format_count(page.segments[i].offset_bytes), page.segments[i].row_bytes,
+                        regions_in_words(page, i));
   }
   return text;
 }
@@ -82,7 +95,7 @@ std::string shape_in_words(const StreamPage& page) {
   return fmt::format("{} B page of {} row{} x {} B{}: {}", format_count(page.page_bytes), page.rows,
                      page.rows == 1 ? "" : "s", format_count(page.row_bytes),
                      padding == 0 ? "" : fmt::format(" + {} B padding", padding),
-                     regions_in_words(page));
+                     segments_in_words(page));
 }
 
 std::vector<PageRun> runs_of(const BlockLayout& group) {
@@ -148,10 +161,16 @@ std::string arena_lines(const ModelGeometry& geometry, const ArenaLayout& arena)
 
 }  // namespace
 
+std::vector<PageSegment> segments_of(const StreamPage& page) {
+  if (page.segments.empty()) return {{0, page.row_bytes}};
+  return page.segments;
+}
+
 std::string layout_text(const ModelGeometry& geometry, const ModelLayout& layout) {
-  std::string text = fmt::format(
-      "{}, kv dtype {}, profile {}: {}\n", clean_text(geometry.model().name),
-      to_string(geometry.options().kv_dtype), layout.profile, geometry.attention_in_words());
+  std::string text =
+      fmt::format("{}, kv dtype {}, profile {}: {}\n", clean_text(geometry.model().name),
+                  to_string(geometry.options().kv_dtype), to_string(layout.profile),
+                  geometry.attention_in_words());
   for (const BlockLayout& group : layout.groups) text += group_lines(group);
   text += arena_lines(geometry, layout.arena);
   if (!geometry.model().notes.empty()) text += "\n";

@@ -46,7 +46,8 @@ void add_model_arguments(CLI::App& app, ModelCount count, ModelArguments* argume
                      : "Presets (`emblema models`), config.json files, their folders, - (stdin)")
       ->type_name("MODEL")
       ->expected(1, count == ModelCount::kOne ? 1 : CLI::detail::expected_max_vector_size);
-  app.add_option("--kv-dtype", arguments->kv_dtype, "How cached numbers are stored; default bf16")
+  app.add_option("--kv-dtype", arguments->kv_dtype,
+                 "How cached numbers are stored; default by --profile, bf16 with native")
       ->type_name(choices(kKvDtypes));
   app.add_option("--indexer-dtype", arguments->indexer_dtype,
                  "How sparse-attention index keys are stored; default by --kv-dtype")
@@ -57,8 +58,14 @@ void add_model_arguments(CLI::App& app, ModelCount count, ModelArguments* argume
                  "Tokens of a block: a multiple of the default, which is derived")
       ->type_name("N");
   app.add_option("--profile", arguments->profile, "Layout of a block; default native")
-      ->type_name("native");
+      ->type_name(profile_names("|"));
   app.add_option("--layers", arguments->layers, "Only the first so many layers")->type_name("N");
+}
+
+Result<Profile> profile_of(const ModelArguments& arguments) {
+  const auto profile = parse_profile(arguments.profile);
+  if (!profile) return fail(profile.error().code, "--" + profile.error().message);
+  return profile;
 }
 
 Result<GeometryOptions> geometry_options(const ModelArguments& arguments) {
@@ -67,9 +74,16 @@ Result<GeometryOptions> geometry_options(const ModelArguments& arguments) {
                 "no model is given; allowed: a preset name, a config.json, its folder, or -");
   }
   GeometryOptions options;
-  const auto kv_dtype = parse_kv_dtype(arguments.kv_dtype);
-  if (!kv_dtype) return propagate(kv_dtype);
-  options.kv_dtype = *kv_dtype;
+  const auto profile = profile_of(arguments);
+  if (!profile) return propagate(profile);
+  const ProfileDefaults defaults = defaults_of(*profile);
+  options.kv_dtype = defaults.kv_dtype;
+  options.block_tokens = defaults.block_tokens;
+  if (!arguments.kv_dtype.empty()) {
+    const auto kv_dtype = parse_kv_dtype(arguments.kv_dtype);
+    if (!kv_dtype) return propagate(kv_dtype);
+    options.kv_dtype = *kv_dtype;
+  }
   if (!arguments.indexer_dtype.empty()) {
     const auto indexer_dtype = parse_indexer_dtype(arguments.indexer_dtype);
     if (!indexer_dtype) return propagate(indexer_dtype);
@@ -79,9 +93,6 @@ Result<GeometryOptions> geometry_options(const ModelArguments& arguments) {
     return propagate(ok);
   }
   options.speculative_mtp = arguments.speculative == "mtp";
-  if (const auto ok = check_word("--profile", arguments.profile, "native"); !ok) {
-    return propagate(ok);
-  }
   if (!arguments.block_tokens.empty()) {
     const auto tokens =
         parse_token_count("--block-tokens", arguments.block_tokens, {1, kSequenceTokensMax});

@@ -64,6 +64,9 @@ Result<Deployment> deployment_of(const PlanArguments& arguments) {
   deployment.speculative_mtp = geometry->speculative_mtp;
   deployment.block_tokens = geometry->block_tokens;
   deployment.layers = geometry->layers;
+  const auto profile = profile_of(arguments.model);
+  if (!profile) return propagate(profile);
+  deployment.profile = *profile;
   const CountLimits tokens_limits{1, kSequenceTokensMax};
   if (!arguments.at.empty()) {
     auto lengths = parse_token_list("--at", arguments.at, tokens_limits);
@@ -162,6 +165,7 @@ Command plan_command() {
               "  emblema plan deepseek-v3\n"
               "  emblema plan deepseek-v3 llama-3-70b --at 1,8k,128k --json\n"
               "  emblema plan path/to/config.json --kv-dtype fp8_ds_mla --pool 40GiB\n"
+              "  emblema plan deepseek-v4-flash --profile v4 --at 128k\n"
               "  emblema plan deepseek-v3 --speculative mtp --pool 80GB --context 32k\n",
           .not_in_release =
               "--tp --pp --pp-layers --dp-attention --dcp --pcp --gpu --gpus --hbm --bandwidth "

@@ -88,6 +88,12 @@ Result<ModelGeometry> job_geometry(const RunArguments& arguments) {
   if (chosen.models.empty()) chosen.models = {kDefaultModel};
   auto options = geometry_options(chosen);
   if (!options) return propagate(options);
+  if (chosen.profile != to_string(Profile::kNative)) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("--profile is '{}'; allowed: native, which is what the kernels of this "
+                            "command read",
+                            chosen.profile));
+  }
   const auto model = load_model_config(chosen.models.front());
   if (!model) return propagate(model);
   if (chosen.layers.empty()) options->layers = std::min(kDefaultLayers, model->num_hidden_layers);

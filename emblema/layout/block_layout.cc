@@ -1,58 +1,22 @@
 #include "emblema/layout/block_layout.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "emblema/contract/bytes.h"
 #include "emblema/contract/check.h"
+#include "emblema/layout/page_layout.h"
 
 namespace emblema {
 namespace {
 
-// Bytes of `rows` rows, padded to the page alignment.
-Result<std::uint64_t> padded_rows(std::uint64_t rows, std::uint64_t row_bytes,
-                                  std::string_view what) {
-  const auto bytes = mul_bytes(rows, row_bytes, what);
-  if (!bytes) return bytes;
-  const auto padded = add_bytes(*bytes, kPageAlignmentBytes - 1, what);
-  if (!padded) return padded;
-  return *padded / kPageAlignmentBytes * kPageAlignmentBytes;
-}
-
-Result<std::vector<RowRegion>> packed_regions(const Stream& stream) {
-  std::vector<RowRegion> regions;
-  std::uint64_t offset_bytes = 0;
-  for (const EntryRegion& region : stream.regions) {
-    const auto bytes = region_bytes(region);
-    if (!bytes) return propagate(bytes);
-    regions.push_back({region.name, offset_bytes, region.elements, region.encoding});
-    offset_bytes += *bytes;  // no overflow: entry_bytes is the sum of all
-  }
-  return regions;
-}
-
-Result<StreamPage> native_page(const Stream& stream, std::uint32_t layer,
-                               const BlockLayout& block) {
-  StreamPage page;
-  page.layer = layer;
-  page.role = stream.role;
-  page.offset_bytes = block.block_bytes;
-  page.rows = block.block_tokens / stream.stride_tokens;
-  page.row_bytes = stream.entry_bytes;
-  const auto bytes =
-      padded_rows(page.rows, page.row_bytes, fmt::format("page bytes of layer {}", layer));
-  if (!bytes) return propagate(bytes);
-  page.page_bytes = *bytes;
-  auto regions = packed_regions(stream);
-  if (!regions) return propagate(regions);
-  page.regions = std::move(*regions);
-  return page;
-}
-
-Result<BlockLayout> native_block(const ModelGeometry& geometry, const CacheGroup& group) {
+Result<BlockLayout> block_of(const ModelGeometry& geometry, const CacheGroup& group,
+                             Profile profile) {
   BlockLayout block;
   block.group_name = group.name;
   block.retention = group.retention;
@@ -60,26 +24,30 @@ Result<BlockLayout> native_block(const ModelGeometry& geometry, const CacheGroup
   block.block_tokens = group.block_tokens;
   for (const CacheGroup::Member& member : group.members) {
     const Stream& stream = geometry.layers()[member.layer].streams[member.stream];
-    auto page = native_page(stream, member.layer, block);
+    auto page = page_of(profile, member.layer, stream, group.block_tokens / stream.stride_tokens);
     if (!page) return propagate(page);
+    page->offset_bytes = block.block_bytes;
     const auto end = add_bytes(block.block_bytes, page->page_bytes,
                                fmt::format("block bytes of group '{}'", group.name));
     if (!end) return propagate(end);
     block.block_bytes = *end;
     block.pages.push_back(std::move(*page));
   }
+  // Last: what a group stores says more than how many tokens of it.
+  if (const auto ok = check_block_tokens(profile, group); !ok) return propagate(ok);
   return block;
 }
 
-Status add_to_arena(const Stream& stream, std::uint32_t layer, ArenaLayout* arena) {
+Status add_to_arena(Profile profile, const Stream& stream, std::uint32_t layer,
+                    ArenaLayout* arena) {
   const std::string what = fmt::format("arena bytes of layer {}", layer);
-  const auto bytes = padded_rows(stream.retention_tokens, stream.entry_bytes, what);
-  if (!bytes) return propagate(bytes);
-  const auto slot = add_bytes(arena->slot_bytes, *bytes, what);
+  const auto page = page_of(profile, layer, stream, stream.retention_tokens);
+  if (!page) return propagate(page);
+  const auto slot = add_bytes(arena->slot_bytes, page->page_bytes, what);
   if (!slot) return propagate(slot);
   arena->slot_bytes = *slot;
   if (stream.retention == Retention::kFixed) {
-    arena->state_bytes += *bytes;  // a part of slot_bytes, so it fits
+    arena->state_bytes += page->page_bytes;  // a part of slot_bytes, so it fits
     return {};
   }
   if (stream.retention == Retention::kEncoder) return {};  // written once, by no step
@@ -87,6 +55,17 @@ Status add_to_arena(const Stream& stream, std::uint32_t layer, ArenaLayout* aren
   if (!rows) return propagate(rows);
   arena->window_row_bytes = *rows;
   return {};
+}
+
+// The native layout is what a geometry's fingerprint stands for.
+Fingerprint fingerprint_with(const Fingerprint& geometry, Profile profile) {
+  if (profile == Profile::kNative) return geometry;
+  constexpr std::string_view kRole = "emblema layout profile";
+  std::vector<std::byte> bytes;
+  for (const char c : kRole) bytes.push_back(static_cast<std::byte>(c));
+  for (const std::uint8_t byte : geometry.bytes) bytes.push_back(std::byte{byte});
+  bytes.push_back(static_cast<std::byte>(profile));
+  return sha256(bytes);
 }
 
 }  // namespace
@@ -157,17 +136,22 @@ std::uint64_t ArenaLayout::step_bytes(std::uint64_t step_tokens) const {
 }
 
 Result<ModelLayout> ModelLayout::native(const ModelGeometry& geometry) {
+  return with_profile(geometry, Profile::kNative);
+}
+
+Result<ModelLayout> ModelLayout::with_profile(const ModelGeometry& geometry, Profile profile) {
   ModelLayout layout;
-  layout.profile = "native";
+  layout.profile = profile;
+  layout.fingerprint = fingerprint_with(geometry.fingerprint(), profile);
   for (const CacheGroup& group : geometry.groups()) {
-    auto block = native_block(geometry, group);
+    auto block = block_of(geometry, group, profile);
     if (!block) return propagate(block);
     layout.groups.push_back(std::move(*block));
   }
   for (const LayerGeometry& layer : geometry.layers()) {
     for (const Stream& stream : layer.streams) {
       if (stream.placement != Placement::kArena) continue;
-      const auto ok = add_to_arena(stream, layer.index, &layout.arena);
+      const auto ok = add_to_arena(profile, stream, layer.index, &layout.arena);
       if (!ok) return propagate(ok);
     }
   }

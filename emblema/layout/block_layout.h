@@ -9,7 +9,8 @@
 //           compared, copied and named as one range
 //   region  a group's blocks, contiguous: [block][layer][page]
 //
-// Profile `native`: rows are entries, packed; pages padded to 64 bytes with zeros.
+// In profile `native` rows are entries, packed, and pages are padded to 64 bytes with zeros. Others
+// (profile.h) may split a page into segments: all rows' numbers first, then all rows' scales.
 // Plain values; any thread may read.
 #pragma once
 
@@ -20,6 +21,7 @@
 
 #include "emblema/contract/result.h"
 #include "emblema/geometry/model_geometry.h"
+#include "emblema/layout/profile.h"
 
 namespace emblema {
 
@@ -28,9 +30,20 @@ inline constexpr std::uint64_t kPageAlignmentBytes = 64;
 // One named run of numbers inside a row.
 struct RowRegion {
   std::string name;
-  std::uint64_t offset_bytes = 0;  // from the row's start
+  std::uint64_t offset_bytes = 0;  // from the start of the row's part in its segment
   std::uint64_t elements = 0;
   Encoding encoding = Encoding::kBf16;
+  std::uint32_t segment = 0;  // index into StreamPage::segments
+  // Numbers that lie beside their scales: runs of so many, each so far from the one before. 0: one
+  // run of all.
+  std::uint64_t run_elements = 0;
+  std::uint64_t run_stride_bytes = 0;
+};
+
+// A part of a planar page: `row_bytes` of each of its rows, packed.
+struct PageSegment {
+  std::uint64_t offset_bytes = 0;  // from the page's start
+  std::uint64_t row_bytes = 0;
 };
 
 struct StreamPage {
@@ -38,9 +51,10 @@ struct StreamPage {
   StreamRole role = StreamRole::kKv;
   std::uint64_t offset_bytes = 0;  // from the block's start, a multiple of 64
   std::uint64_t rows = 0;          // block tokens / stride
-  std::uint64_t row_bytes = 0;
-  std::uint64_t page_bytes = 0;  // rows x row_bytes, padded
+  std::uint64_t row_bytes = 0;     // of one row, over all segments
+  std::uint64_t page_bytes = 0;    // rows x row_bytes, padded
   std::vector<RowRegion> regions;
+  std::vector<PageSegment> segments{};  // empty: rows lie whole, one after the other
 };
 
 struct BlockLayout {
@@ -84,11 +98,15 @@ struct ArenaLayout {
 };
 
 struct ModelLayout {
-  std::string profile;  // "native"
+  Profile profile = Profile::kNative;
+  Fingerprint
+      fingerprint;  // the geometry's, and the profile: equal where bytes are interchangeable
   std::vector<BlockLayout> groups;
   ArenaLayout arena;
 
-  // Invalid where sizes do not fit 64 bits.
+  // Invalid where sizes do not fit 64 bits. Unsupported: a profile that does not fit the geometry;
+  // names the layer, what it stores and what the profile takes.
+  static Result<ModelLayout> with_profile(const ModelGeometry& geometry, Profile profile);
   static Result<ModelLayout> native(const ModelGeometry& geometry);
 
   // What one sequence of `tokens` committed tokens takes from the pool: whole blocks, page padding
@@ -97,11 +115,19 @@ struct ModelLayout {
 };
 
 // Byte offset of a row, in 64 bits: block x block_bytes + page offset + row x row_bytes. Slot ids
-// beyond 2^31 and offsets beyond 2^32 are ordinary. REQUIRES: the product fits 64 bits (a pool's
-// size did).
+// beyond 2^31 and offsets beyond 2^32 are ordinary. REQUIRES: a page without segments; the product
+// fits 64 bits (a pool's size did).
 constexpr std::uint64_t row_offset_bytes(const BlockLayout& layout, const StreamPage& page,
                                          std::uint64_t block, std::uint64_t row) {
   return block * layout.block_bytes + page.offset_bytes + row * page.row_bytes;
+}
+
+// Where a region of a row begins, from the page's start; run i of it is i x run_stride_bytes on.
+constexpr std::uint64_t region_offset_bytes(const StreamPage& page, const RowRegion& region,
+                                            std::uint64_t row) {
+  if (page.segments.empty()) return row * page.row_bytes + region.offset_bytes;
+  const PageSegment& segment = page.segments[region.segment];
+  return segment.offset_bytes + row * segment.row_bytes + region.offset_bytes;
 }
 
 }  // namespace emblema

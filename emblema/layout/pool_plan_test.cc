@@ -158,7 +158,6 @@ TEST(PoolPlan, OptionsOutOfRangeAreInvalid) {
 // Layouts with any block sizes: what holds for every division.
 ModelLayout any_layout() {
   ModelLayout layout;
-  layout.profile = "native";
   const auto groups = *rc::gen::inRange(1, 5);
   for (int i = 0; i < groups; ++i) {
     BlockLayout group;

@@ -206,7 +206,7 @@ std::vector<PageCapacity> page_sizes_of(const BlockLayout& group) {
 }
 
 void describe_layout(const ModelLayout& layout, CapacityPlan* plan) {
-  plan->profile = layout.profile;
+  plan->profile = to_string(layout.profile);
   plan->arena_slot_bytes = layout.arena.slot_bytes;
   for (const BlockLayout& group : layout.groups) {
     plan->groups.push_back({group.group_name, group.retention, group.window_tokens,
@@ -230,7 +230,7 @@ Result<CapacityPlan> plan_capacity(const ModelConfig& model, const Deployment& d
   options.encoder_tokens = deployment.encoder_tokens;
   const auto geometry = ModelGeometry::from(model, options);
   if (!geometry) return propagate(geometry);
-  const auto layout = ModelLayout::native(*geometry);
+  const auto layout = ModelLayout::with_profile(*geometry, deployment.profile);
   if (!layout) return propagate(layout);
 
   CapacityPlan plan;

@@ -20,6 +20,7 @@
 #include "emblema/geometry/encoding.h"
 #include "emblema/geometry/stream.h"
 #include "emblema/layout/pool_plan.h"
+#include "emblema/layout/profile.h"
 #include "emblema/model/model_config.h"
 
 namespace emblema {
@@ -33,6 +34,7 @@ struct Deployment {
   std::uint32_t layers = 0;                     // 0: all; else the first so many
   StateDtype state_dtype = StateDtype::kFp32;   // of recurrent state
   std::uint64_t encoder_tokens = 0;  // rows of cross-attention; 0: what the model fixes, else none
+  Profile profile = Profile::kNative;           // layout of a block; must fit the data types
 
   std::vector<std::uint64_t> at_tokens{};  // lengths to give bytes for, 1 to 2^40
   std::uint64_t sequences = 0;             // 0: not asked; else how many, and how many arena slots
@@ -119,9 +121,9 @@ struct CapacityPlan {
 };
 
 // Invalid: a length or option out of range, a sum past 64 bits (never a wrap). Unsupported: a data
-// type without meaning for this attention. OutOfBlocks: a pool below one block per group (and one
-// slot); names the bytes. A pool that holds fewer sequences than asked is an answer, not an error:
-// PoolPlan::sequences says how many.
+// type without meaning for this attention, a profile that does not fit it. OutOfBlocks: a pool
+// below one block per group (and one slot); names the bytes. A pool that holds fewer sequences than
+// asked is an answer, not an error: PoolPlan::sequences says how many.
 Result<CapacityPlan> plan_capacity(const ModelConfig& model, const Deployment& deployment);
 
 }  // namespace emblema

@@ -77,10 +77,11 @@ Bytes page_with_rows(const StreamPage& page, const std::vector<std::uint64_t>& r
 
 // `spots`: offset, and the bytes there. They tell where a page went wrong; the digest, whether.
 void expect_golden(const Bytes& bytes, const std::string& digest,
-                   const std::vector<std::pair<std::size_t, std::vector<int>>>& spots) {
+                   const std::vector<std::pair<int, std::vector<int>>>& spots) {
   for (const auto& [offset, expected] : spots) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      EXPECT_EQ(std::to_integer<int>(bytes.at(offset + i)), expected[i]) << offset + i;
+      const std::size_t at = static_cast<std::size_t>(offset) + i;
+      EXPECT_EQ(std::to_integer<int>(bytes.at(at)), expected[i]) << at;
     }
   }
   EXPECT_EQ(sha256(bytes).hex(), digest);
@@ -123,7 +124,7 @@ TEST(GoldenBytes, V4EntriesWithScalesInTheFooter) {
 }
 
 TEST(GoldenBytes, IndexKeysInFp8) {
-  const std::vector<std::pair<std::size_t, std::vector<int>>> spots = {
+  const std::vector<std::pair<int, std::vector<int>>> spots = {
       {5 * 128, {0x52, 0x6a, 0xe3, 0x5f}}, {8192 + 5 * 4, {0x00, 0x00, 0x00, 0x3d}}};
   const auto vllm = v4_page(Profile::kV4, IndexerDtype::kFp8, StreamRole::kIndexer);
   expect_golden(page_with_rows(vllm, {0, 5}),
@@ -134,7 +135,7 @@ TEST(GoldenBytes, IndexKeysInFp8) {
 }
 
 TEST(GoldenBytes, IndexKeysInMxfp4) {
-  const std::vector<std::pair<std::size_t, std::vector<int>>> spots = {
+  const std::vector<std::pair<int, std::vector<int>>> spots = {
       {5 * 64, {0x51, 0x2b, 0xad, 0xc3}}, {4096 + 5 * 4, {0x7f, 0x80, 0x80, 0x7f}}};
   const auto vllm = v4_page(Profile::kV4, IndexerDtype::kMxfp4, StreamRole::kIndexer);
   expect_golden(page_with_rows(vllm, {0, 5}),

@@ -17,7 +17,8 @@
 //
 // Index keys (DSA and CSA) are planar wherever they have scales: n rows of keys, then n rows of
 // scales: 132 bytes a row with e4m3 (vLLM's indexer cache), 68 with MXFP4. Plain fp8 with one scale
-// per tensor has no bytes of its own to place: `native` is its layout.
+// per tensor has no bytes of its own to place: `native` is its layout. DeepSeek-V4's windows lie in
+// the arena as one planar page of 128 rows.
 //
 // FlashMLA on SM100 also wants the distance of blocks to be a multiple of 576 (v4: it is) or of 656
 // (fp8_ds_mla: it is, unless index keys share the block).

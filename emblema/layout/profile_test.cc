@@ -100,7 +100,7 @@ TEST(Fp8DsMlaProfile, RowsOf656InterleavedBytes) {
   // Token 5 of page 1 where pages lie back to back, as in vLLM's tensor of one layer.
   EXPECT_EQ(page.page_bytes + offset_of(page, "c_kv", 5), 45'264u);
   EXPECT_EQ(offset_of(page, "c_kv_scale", 5) - offset_of(page, "c_kv", 5) + 4, 516u);  // scale 1
-  EXPECT_EQ(offset_of(page, "k_rope", 5) - offset_of(page, "c_kv", 5) + 3 * 2, 534u);  // element 3
+  EXPECT_EQ(offset_of(page, "k_rope", 5) - offset_of(page, "c_kv", 5) + 6, 534u);      // element 3
 }
 
 TEST(Fp8DsMlaProfile, IndexKeysLieInPlanarPagesOf8448) {
@@ -120,7 +120,7 @@ TEST(V4Profile, AnEntrysScalesLieBehindAllEntries) {
   EXPECT_EQ(page.row_bytes, 584u);
   EXPECT_EQ(page.page_bytes, 37'440u);
   EXPECT_EQ(offset_of(page, "nope", 5) + 130, 3010u);
-  EXPECT_EQ(offset_of(page, "rope", 5) + 3 * 2, 3334u);
+  EXPECT_EQ(offset_of(page, "rope", 5) + 6, 3334u);
   EXPECT_EQ(offset_of(page, "rope", 5), 5u * 576 + 448);
   EXPECT_EQ(offset_of(page, "nope_scale", 0), 36'864u);
   EXPECT_EQ(offset_of(page, "nope_scale", 5) + 2, 36'906u);  // of dimension 130

@@ -133,7 +133,7 @@ TEST(ScaledBlocks, HugeNumbersComeBack) {
 
 // The dequantised values are what the next writer sees: values stay, though bytes may change.
 TEST(ScaledBlocks, WritingWhatWasReadChangesNoValue) {
-  const std::vector<float> numbers = normal_numbers(64 * 200);
+  const std::vector<float> numbers = normal_numbers(12'800);
   for (std::size_t i = 0; i < numbers.size(); i += 64) {
     const std::vector<float> tile(numbers.begin() + static_cast<std::ptrdiff_t>(i),
                                   numbers.begin() + static_cast<std::ptrdiff_t>(i + 64));
@@ -277,7 +277,7 @@ TEST(ErrorBounds, HoldOnNormalNumbersAndAreNearlyReached) {
 TEST(ErrorBounds, HoldForGgmlsBlocks) {
   ErrorMeter q8;
   ErrorMeter q4;
-  const std::vector<float> numbers = normal_numbers(32 * 1000);
+  const std::vector<float> numbers = normal_numbers(32'000);
   std::array<std::byte, 32> codes{};
   std::array<float, 32> read_back{};
   for (std::size_t i = 0; i < numbers.size(); i += 32) {

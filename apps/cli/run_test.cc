@@ -86,7 +86,7 @@ TEST_F(RunCommand, RefusesBeforeAnyWork) {
   expect_refused(run_command(command({"--seed", "-1"})), HasSubstr("--seed is '-1'"));
   expect_refused(run_command(command({"--pool", "1KiB"})), HasSubstr("bytes"));
   expect_refused(run_command({"run", model_, "--agents", "0"}), HasSubstr("--agents is 0"));
-  expect_refused(run_command({"run", "deepseek-v4-pro"}), HasSubstr("outside blocks"));
+  expect_refused(run_command({"run", "deepseek-v4-pro"}), HasSubstr("not yet run"));
 }
 
 TEST_F(RunCommand, APageThatCannotBeWrittenIsSaidAtOnce) {

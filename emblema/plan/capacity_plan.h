@@ -34,7 +34,7 @@ struct Deployment {
   std::uint32_t layers = 0;                     // 0: all; else the first so many
   StateDtype state_dtype = StateDtype::kFp32;   // of recurrent state
   std::uint64_t encoder_tokens = 0;  // rows of cross-attention; 0: what the model fixes, else none
-  Profile profile = Profile::kNative;           // layout of a block; must fit the data types
+  Profile profile = Profile::kNative;  // layout of a block; must fit the data types
 
   std::vector<std::uint64_t> at_tokens{};  // lengths to give bytes for, 1 to 2^40
   std::uint64_t sequences = 0;             // 0: not asked; else how many, and how many arena slots

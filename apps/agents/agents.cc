@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "apps/agents/way_run.h"
+#include "emblema/layout/rope_table.h"
 #include "emblema/os/memory.h"
 
 namespace emblema::agents {
@@ -16,6 +17,32 @@ constexpr std::uint32_t kThreadsMax = 1024;
 constexpr std::uint64_t kStepTokens = 512;
 // fp32 sums over at most a few thousand keys (kernels/attention.h).
 constexpr double kReferenceAllowed = 2e-5;
+
+// What the stack or the third way cannot do is said before any work.
+Status check_attention(const ModelGeometry& geometry) {
+  const std::string model =
+      fmt::format("model {} ({})", geometry.model().name, geometry.attention_in_words());
+  for (const LayerGeometry& layer : geometry.layers()) {
+    const bool has_index = std::ranges::any_of(
+        layer.streams, [](const Stream& s) { return s.role == StreamRole::kIndexer; });
+    if (has_index) {
+      return fail(ErrorCode::Unsupported,
+                  model +
+                      " caches keys of a sparse-attention index, which the run's layers do not "
+                      "compute; it can be planned and laid out");
+    }
+    if (!layer.has_rope) continue;
+    const auto rope = RopeTable::from(layer.rope, layer.max_positions);
+    if (!rope) return propagate(rope);
+    if (rope->fixed_frequencies()) continue;
+    return fail(ErrorCode::Unsupported,
+                model +
+                    " has rotary frequencies that depend on the length (rope_scaling), so that a "
+                    "segment cannot be attached at another position; it can be planned and "
+                    "laid out");
+  }
+  return {};
+}
 
 Status check_options(const ModelGeometry& geometry, const AgentsOptions& options) {
   if (options.threads < 1 || options.threads > kThreadsMax) {
@@ -31,7 +58,7 @@ Status check_options(const ModelGeometry& geometry, const AgentsOptions& options
                             "blocks; it can be planned and laid out, not yet run",
                             geometry.model().name, geometry.attention_in_words()));
   }
-  return {};
+  return check_attention(geometry);
 }
 
 // Every answer with rows of its own, and the document alone at each preamble: the most that any way
@@ -208,7 +235,13 @@ Result<AgentsReport> run_agents(const ModelGeometry& geometry, const AgentsOptio
   const double ours = report.per_token.bytes.approximate();
   report.ratio_to_mha = report.per_token.mha_bytes.approximate() / ours;
   report.ratio_to_gqa8 = report.per_token.gqa8_bytes.approximate() / ours;
-  return run_all(ways, checks, std::move(report));
+  auto done = run_all(ways, checks, std::move(report));
+  if (!done && done.error().code == ErrorCode::OutOfBlocks && options.pool_bytes) {
+    return fail(ErrorCode::OutOfBlocks,
+                fmt::format("pool of {} bytes: {}; {} bytes are enough", *options.pool_bytes,
+                            done.error().message, *pool));
+  }
+  return done;
 }
 
 }  // namespace emblema::agents

@@ -46,10 +46,10 @@ Table ways_table(const AgentsReport& report) {
   };
   add_count("copies of the document",
             [](const WayReport& way) { return way.holdings.document_copies; });
-  add("logical bytes", [](const WayReport& way) { return format_bytes(way.logical_bytes); });
-  add_count("  exactly", [](const WayReport& way) { return way.logical_bytes; });
-  add("physical bytes", [](const WayReport& way) { return format_bytes(way.physical_bytes); });
-  add_count("  exactly", [](const WayReport& way) { return way.physical_bytes; });
+  add("logical", [](const WayReport& way) { return format_bytes(way.logical_bytes); });
+  add_count("logical, exactly", [](const WayReport& way) { return way.logical_bytes; });
+  add("physical", [](const WayReport& way) { return format_bytes(way.physical_bytes); });
+  add_count("physical, exactly", [](const WayReport& way) { return way.physical_bytes; });
   add_count("prefix hits (tokens)", [](const WayReport& way) { return way.prefix_hit_tokens; });
   add_count("segment hits (tokens)", [](const WayReport& way) { return way.segment_hit_tokens; });
   add_count("blocks shared by content",
@@ -58,8 +58,8 @@ Table ways_table(const AgentsReport& report) {
   add_count("blocks copied on write", [](const WayReport& way) { return way.copied_blocks; });
   add_count("tokens computed", [](const WayReport& way) { return way.computed_tokens; });
   add_count("tokens served", [](const WayReport& way) { return way.served_tokens; });
-  add("served per second",
-      [](const WayReport& way) { return fmt::format("{:.0f}", way.tokens_per_second); });
+  add_count("served per second",
+            [](const WayReport& way) { return static_cast<std::uint64_t>(way.tokens_per_second); });
   add("largest relative difference",
       [](const WayReport& way) { return measured(way.max_relative_difference); });
   return table;
@@ -74,7 +74,8 @@ Table sizes_table(const AgentsReport& report) {
   const auto add = [&](const std::string& name, const Rational& rate) {
     const std::uint64_t bytes = rate.floor() * report.total_tokens;
     const double ratio = rate.approximate() / report.per_token.bytes.approximate();
-    table.add_row({name, rate.exact(), bytes_of(bytes), fmt::format("{:.2f} x", ratio)});
+    table.add_row(
+        {name, format_count(rate.floor()), bytes_of(bytes), fmt::format("{:.2f} x", ratio)});
   };
   add("MHA (a key and a value per head)", report.per_token.mha_bytes);
   add("GQA with 8 KV heads", report.per_token.gqa8_bytes);
@@ -107,8 +108,12 @@ std::string pages_in_words(const AgentsReport& report) {
   return advised ? "advised to use 2 MiB pages" : "4 KiB pages: 2 MiB ones were refused";
 }
 
+std::string agents_in_words(const AgentsReport& report) {
+  return report.agents == 1 ? "1 agent" : fmt::format("{} agents", report.agents);
+}
+
 std::string headline(const AgentsReport& report) {
-  return fmt::format("{} agents, one document of {} tokens, {} ({}, {})", report.agents,
+  return fmt::format("{}, one document of {} tokens, {} ({}, {})", agents_in_words(report),
                      format_count(report.document_tokens), report.model, report.attention,
                      report.kv_dtype);
 }
@@ -216,8 +221,8 @@ std::string text_summary(const AgentsReport& report, bool color) {
 }
 
 Result<std::string> html_page(const AgentsReport& report, const std::string& command) {
-  HtmlReport page({.title = fmt::format("{} agents, one document", report.agents),
-                   .subtitle = headline(report)});
+  HtmlReport page(
+      {.title = agents_in_words(report) + ", one document", .subtitle = headline(report)});
   page.set_verdict(report.ok, verdict(report));
   add_key_figures(report, &page);
   page.add_section("Three ways");

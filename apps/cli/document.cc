@@ -19,11 +19,14 @@ Result<Document> read_document(const std::string& text, std::uint64_t tokens_max
     if (!count) return propagate(count);
     return Document{*count, {}};
   }
+  // Opening a pipe that nobody writes to would wait for ever.
   std::error_code ignored;
-  if (std::filesystem::is_directory(text, ignored)) {
+  if (std::filesystem::exists(text, ignored) && !std::filesystem::is_regular_file(text, ignored)) {
     return fail(
         ErrorCode::Invalid,
-        fmt::format("--document {} is a folder; allowed: a number of tokens or a file", text));
+        fmt::format("--document {} is a folder or a device; allowed: a number of tokens or a "
+                    "regular file",
+                    text));
   }
   errno = 0;
   std::ifstream file(text, std::ios::binary);

@@ -1,6 +1,7 @@
 #include "apps/cli/report_file.h"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,27 +22,30 @@ tl::unexpected<Error> cannot_write(const std::string& path) {
 
 Result<ReportFile> ReportFile::claim(const std::string& path) {
   std::error_code ignored;
-  const bool is_new = !std::filesystem::exists(path, ignored);
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("--html {} is a folder or a device; allowed: a file", path));
+  }
+  ReportFile file(path);
   errno = 0;
-  if (!std::ofstream(path, std::ios::binary | std::ios::app)) return cannot_write(path);
-  return ReportFile(path, is_new);
+  if (!std::ofstream(file.partial(), std::ios::binary)) return cannot_write(path);
+  return file;
 }
 
-ReportFile::ReportFile(ReportFile&& other) noexcept
-    : path_(std::move(other.path_)), remove_(std::exchange(other.remove_, false)) {}
+ReportFile::ReportFile(ReportFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
 
 ReportFile::~ReportFile() {
   std::error_code ignored;
-  if (remove_) std::filesystem::remove(path_, ignored);
+  if (!path_.empty()) std::filesystem::remove(partial(), ignored);
 }
 
 Status ReportFile::write(const std::string& content) {
-  remove_ = false;
   errno = 0;
-  std::ofstream file(path_, std::ios::binary | std::ios::trunc);
+  std::ofstream file(partial(), std::ios::binary | std::ios::trunc);
   file.write(content.data(), static_cast<std::streamsize>(content.size()));
-  file.flush();
-  if (!file) return cannot_write(path_);
+  file.close();
+  if (!file || std::rename(partial().c_str(), path_.c_str()) != 0) return cannot_write(path_);
+  path_.clear();
   return {};
 }
 

@@ -7,24 +7,25 @@
 
 namespace emblema {
 
-// Move-only. A file that was made by claim() and never written is removed again; one that was there
-// keeps its content until write().
+// What is written goes to a file beside it, which takes its place when it is whole: a full disk
+// leaves an old report as it was. Move-only; a claim that is not written leaves nothing behind.
 class ReportFile {
  public:
-  // Io: the file cannot be written, with the system's reason.
+  // Invalid: something that is no regular file is there. Io: the folder cannot be written, with the
+  // system's reason.
   static Result<ReportFile> claim(const std::string& path);
 
   ReportFile(ReportFile&& other) noexcept;
   ReportFile& operator=(ReportFile&& other) = delete;
   ~ReportFile();
 
-  // Replaces the content. Io: the disk is full, say.
+  // Replaces the content. Io: the disk is full, say; the old content stays.
   [[nodiscard]] Status write(const std::string& content);
 
  private:
-  ReportFile(std::string path, bool is_new) : path_(std::move(path)), remove_(is_new) {}
-  std::string path_;
-  bool remove_ = false;
+  explicit ReportFile(std::string path) : path_(std::move(path)) {}
+  std::string partial() const { return path_ + ".partial"; }
+  std::string path_;  // empty: moved from, or written
 };
 
 }  // namespace emblema

@@ -1,4 +1,6 @@
 // emblema run, as a user types it: a small model from a file, so that each run takes a moment.
+#include <sys/stat.h>
+
 #include "apps/cli/command_testing.h"
 
 namespace emblema::command_testing {
@@ -76,7 +78,8 @@ TEST_F(RunCommand, ReadsADocumentFromAFile) {
 
 TEST_F(RunCommand, RefusesBeforeAnyWork) {
   expect_refused(run_command(command({"--document", "0"})), HasSubstr("--document is 0"));
-  expect_refused(run_command(command({"--document", folder_.path()})), HasSubstr("is a folder"));
+  expect_refused(run_command(command({"--document", folder_.path()})),
+                 HasSubstr("is a folder or a device"));
   expect_refused(run_command(command({"--document", folder_.write("empty", "")})),
                  HasSubstr("has 0 bytes; allowed: 1 to 1048576"));
   expect_refused(run_command(command({"--document", "/no/such/file"})),
@@ -92,7 +95,29 @@ TEST_F(RunCommand, RefusesBeforeAnyWork) {
 TEST_F(RunCommand, APageThatCannotBeWrittenIsSaidAtOnce) {
   expect_refused(run_command({"run", model_, "--html", "/no/such/folder/page.html"}),
                  HasSubstr("--html /no/such/folder/page.html cannot be written"));
-  expect_refused(run_command({"run", model_, "--html", folder_.path()}), HasSubstr("directory"));
+  expect_refused(run_command({"run", model_, "--html", folder_.path()}),
+                 HasSubstr("is a folder or a device"));
+}
+
+TEST_F(RunCommand, APipeThatNobodyServesIsRefusedAtOnce) {
+  const std::string pipe = folder_.path() + "/pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_refused(run_command(command({"--document", pipe})), HasSubstr("or a device"));
+  expect_refused(run_command({"run", model_, "--html", pipe}), HasSubstr("or a device"));
+}
+
+TEST_F(RunCommand, AFullDiskLeavesTheOldPageAsItWas) {
+  folder_.write("page.html", "kept");
+  std::filesystem::create_symlink("/dev/full", page_ + ".partial");
+  const Ran ran = run_command(command({"--document", "100"}));
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("cannot be written: No space left on device"));
+  EXPECT_EQ(page(), "kept");
+}
+
+TEST_F(RunCommand, ASmallPoolIsAnsweredWithWhatWouldDo) {
+  expect_refused(run_command(command({"--document", "500", "--pool", "64KiB"})),
+                 testing::AllOf(HasSubstr("pool of 65536 bytes"), HasSubstr("are enough")));
 }
 
 TEST_F(RunCommand, ARefusedRunLeavesNoPageAndKeepsAnOldOne) {

@@ -40,7 +40,8 @@ class SegmentBuilder {
   Sequence& sequence() { return sequence_; }
 
   // Ends the building; the segment can be found from now on.
-  // Invalid: tokens missing, or rows still reserved; the builder stays as it was.
+  // Invalid: tokens missing, or rows still reserved; the builder stays as it was. Called again, it
+  // gives another hold on the same segment.
   Result<Segment> seal();
 
  private:

@@ -273,7 +273,8 @@ inline void RandomRun::attach_some(Live& live) {
 
 inline void RandomRun::attach(Live& live, const HeldSegment& held, std::vector<TokenId> following) {
   before_ = counts_of(engine_);
-  if (held.identity != live.identity || live.tracked->reserved_tokens() > 0) {
+  if (held.identity != live.identity || live.tracked->reserved_tokens() > 0 ||
+      live.part_tokens() < live.expected.size()) {
     const auto hit = live.tracked->attach(held.segment);
     return expect_refused(hit.has_value(), hit ? ErrorCode::Io : hit.error().code,
                           ErrorCode::Invalid, "attach");

@@ -265,6 +265,18 @@ TEST(SegmentAttach, IsRefusedWithRowsReservedAndToABuilder) {
   EXPECT_THAT(lookup.builder->sequence().fork().error().message, HasSubstr("seal it first"));
 }
 
+// The unread rest of the prompt was forgotten, and commit then took any ids for it.
+TEST(SegmentAttach, IsRefusedBeforeThePromptIsRun) {
+  Engine engine = open_engine(grouped_model(), 16);
+  const std::vector<TokenId> document = tokens_from(9000, 20);
+  const std::vector<TokenId> prompt = tokens_from(1, 10);
+  const Segment segment = segment_of(engine, {.tokens = document});
+  Tracked sequence = start(engine, {.tokens = prompt});
+  EXPECT_THAT(sequence->attach(segment).error().message, HasSubstr("10 tokens of the prompt"));
+  ASSERT_TRUE(sequence.extend(prompt));
+  EXPECT_TRUE(sequence->attach(segment));
+}
+
 // Dynamic NTK changes every frequency with the length: a row stored at 0 cannot be read at 5.
 TEST(SegmentAttach, IsUnsupportedWhereFrequenciesDependOnTheLength) {
   ModelConfig model = grouped_model();

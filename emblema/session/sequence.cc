@@ -26,6 +26,11 @@ Sequence::Sequence(Sequence&&) noexcept = default;
 Sequence& Sequence::operator=(Sequence&&) noexcept = default;
 Sequence::~Sequence() = default;
 
+Sequence::State& Sequence::live() const {
+  EMBLEMA_CHECK(state_ != nullptr, "a sequence that was not moved from");
+  return *state_;
+}
+
 std::uint64_t Sequence::tokens() const {
   return state_->committed();
 }
@@ -40,7 +45,7 @@ const std::string& Sequence::tenant() const {
 }
 
 Status Sequence::reserve(std::uint64_t n) {
-  State& s = *state_;
+  State& s = live();
   const std::uint64_t step_max = s.core->options.step_tokens;
   if (n > step_max - std::min(step_max, s.reserved)) {
     return fail(ErrorCode::Invalid,
@@ -81,7 +86,7 @@ Status Sequence::reserve(std::uint64_t n) {
 }
 
 void Sequence::cancel() {
-  State& s = *state_;
+  State& s = live();
   s.reserved = 0;
   for (std::uint32_t g = 0; g < s.group_count(); ++g) {
     GroupRun& run = s.tail().runs[g];
@@ -93,7 +98,7 @@ void Sequence::cancel() {
 
 Result<RowView> Sequence::rows(std::uint32_t layer, StreamRole role, std::uint64_t first,
                                std::uint64_t count) const {
-  const State& s = *state_;
+  const State& s = live();
   const auto ref = s.core->find_page(layer, role);
   if (!ref) {
     return fail(ErrorCode::Invalid,
@@ -129,7 +134,7 @@ Result<RowView> Sequence::rows(std::uint32_t layer, StreamRole role, std::uint64
 
 Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, std::uint64_t first,
                                          std::uint64_t queries) const {
-  const State& s = *state_;
+  const State& s = live();
   const std::uint64_t end = s.committed() + s.reserved;
   if (layer >= s.core->layers.size() || first > end || queries > end - first) {
     return fail(ErrorCode::Invalid,
@@ -139,6 +144,13 @@ Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, st
   }
   const EngineCore::LayerView& view = s.core->layers[layer];
   const BlockLayout& layout = s.core->layout.groups[view.group];
+  if (const std::uint64_t from = s.readable_from(view.group, first, queries); from > first) {
+    return fail(
+        ErrorCode::Invalid,
+        fmt::format("queries of layer {} at position {}: rows in their window were released; "
+                    "allowed: positions from {}",
+                    layer, first, from));
+  }
   std::byte* region = s.core->blocks->region_base(view.group);
   if (region == nullptr) {
     return fail(ErrorCode::Unsupported, "inputs of a metadata-only engine; it holds no bytes");
@@ -163,7 +175,7 @@ Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, st
 }
 
 Status Sequence::commit(std::span<const TokenId> ids) {
-  State& s = *state_;
+  State& s = live();
   const std::uint64_t in_part = s.tail().tokens;
   if (ids.size() > s.reserved) {
     return fail(ErrorCode::Invalid, fmt::format("commit of {} tokens; allowed: up to {} reserved",
@@ -189,7 +201,7 @@ Status Sequence::commit(std::span<const TokenId> ids) {
 }
 
 Result<Sequence> Sequence::fork() {
-  State& s = *state_;
+  State& s = live();
   if (s.reserved > 0 || s.builds_segment) {
     return fail(
         ErrorCode::Invalid,
@@ -221,13 +233,20 @@ Result<Sequence> Sequence::fork() {
 }
 
 Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const TokenId> following) {
-  State& s = *state_;
+  State& s = live();
   if (s.reserved > 0 || s.builds_segment) {
     return fail(
         ErrorCode::Invalid,
         s.builds_segment
             ? std::string("attach to a segment's builder; segments do not nest")
             : fmt::format("attach with {} tokens reserved; commit or cancel first", s.reserved));
+  }
+  if (s.tail().tokens < s.expected.size()) {
+    return fail(
+        ErrorCode::Invalid,
+        fmt::format("attach with {} tokens of the prompt not run yet; commit them first, or "
+                    "start with those before the segment",
+                    s.expected.size() - s.tail().tokens));
   }
   if (segment.core_ != s.core) {
     return fail(ErrorCode::Invalid,
@@ -283,7 +302,7 @@ std::span<const Span> Sequence::spans(std::uint32_t group) const {
 
 std::vector<BlockId> Sequence::held_blocks(std::uint32_t group) const {
   std::vector<BlockId> held;
-  for (const Part& part : state_->parts) {
+  for (const Part& part : live().parts) {
     for (const SealedBlock& block : part.runs[group].sealed) held.push_back(block.id());
     for (const OpenBlock& block : part.runs[group].open) held.push_back(block.id());
   }
@@ -296,7 +315,7 @@ ConstByteSpan Sequence::row_bytes(std::uint32_t layer, StreamRole role,
   if (!ref || position >= state_->committed()) return {};
   const BlockLayout& layout = state_->core->layout.groups[ref->group];
   const std::byte* region = state_->core->blocks->region_base(ref->group);
-  for (const Part& part : state_->parts) {
+  for (const Part& part : live().parts) {
     if (position < part.position || position >= part.position + part.tokens) continue;
     const GroupRun& run = part.runs[ref->group];
     const std::uint64_t block = (position - part.position) / layout.block_tokens;

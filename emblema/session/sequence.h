@@ -99,8 +99,8 @@ class Sequence {
   // Puts a segment behind this sequence's tokens, zero copy. `following` are the tokens to be run
   // next: as much of them as was stored behind this very segment is taken as a prefix hit (at most
   // all but one), and they are then expected by commit(). Gives back the tokens hit.
-  // Invalid: rows reserved, or a segment of another identity or engine. Unsupported: rotary
-  // frequencies that depend on the length.
+  // Invalid: rows reserved, a prompt that is not run to its end, or a segment of another identity
+  // or engine. Unsupported: rotary frequencies that depend on the length.
   Result<std::uint64_t> attach(const Segment& segment, std::span<const TokenId> following = {});
 
   // For readers and tests: the spans that attention sees in a group, and the blocks held there.
@@ -114,6 +114,7 @@ class Sequence {
   friend class SegmentBuilder;
   struct State;
   explicit Sequence(std::unique_ptr<State> state);
+  State& live() const;
   std::unique_ptr<State> state_;
 };
 

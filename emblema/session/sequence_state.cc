@@ -89,6 +89,22 @@ void Sequence::State::release_behind_windows() {
   }
 }
 
+std::uint64_t Sequence::State::readable_from(std::uint32_t group, std::uint64_t first,
+                                             std::uint64_t queries) const {
+  const BlockLayout& layout = core->layout.groups[group];
+  if (layout.retention != Retention::kWindow) return first;
+  std::uint64_t from = first;
+  for (const Part& part : parts) {
+    // Rows [part.position, gone) were released, or never held.
+    const std::uint64_t released = part.runs[group].first_block * layout.block_tokens;
+    const std::uint64_t gone = part.position + std::min(part.tokens, released);
+    const bool before_them = first + queries <= part.position;
+    if (gone == part.position || before_them) continue;
+    from = std::max(from, gone + layout.window_tokens - 1);
+  }
+  return from;
+}
+
 // Moves holds from blocks that were replaced by equal ones (deferred sharing). The spans move with
 // them at once: the blocks left behind may be somebody else's from now on.
 void Sequence::State::follow_forwards() {

@@ -68,6 +68,9 @@ struct Sequence::State {
   void seal_tail();
   void seal_full_blocks();
   void release_behind_windows();
+  // The first position from `first` on where `queries` queries find every row of their windows.
+  std::uint64_t readable_from(std::uint32_t group, std::uint64_t first,
+                              std::uint64_t queries) const;
   void follow_forwards();
   void rebuild_spans();
   std::vector<ExtraId> extras_within(std::uint64_t first, std::uint64_t count) const;

@@ -424,5 +424,31 @@ TEST(SequenceFork, ABlockBehindTheWindowsOfBothIsFreedOnce) {
   expect_all_given_back(engine);
 }
 
+// A query whose window reached rows that were released got attention over what was left of it.
+TEST(SequenceInputs, AreRefusedWhereTheWindowHasLostRows) {
+  constexpr std::uint64_t kWindow = 20;
+  Engine engine = open_engine(two_group_model(kWindow), 16);
+  Tracked sequence = start(engine, {});
+  ASSERT_TRUE(sequence.extend(tokens_from(1, 128)));
+  // 128 + 1 - 20 = 109 is the first visible row; whole blocks before it are gone: rows 0 to 95.
+  const std::uint64_t first_readable = 96 + kWindow - 1;
+  for (std::uint64_t position = 0; position < 128; ++position) {
+    const auto windowed = sequence->inputs(0, nullptr, position, 1);
+    EXPECT_EQ(windowed.has_value(), position >= first_readable) << position;
+    EXPECT_TRUE(sequence->inputs(2, nullptr, position, 1)) << "a full layer sees all";
+  }
+  const auto refused = sequence->inputs(0, nullptr, 50, 1);
+  EXPECT_EQ(refused.error().code, ErrorCode::Invalid);
+  EXPECT_THAT(refused.error().message, HasSubstr("allowed: positions from 115"));
+  EXPECT_TRUE(sequence->inputs(0, nullptr, 128, 0)) << "the next token";
+}
+
+TEST(SequenceDeathTest, AMovedFromSequenceIsNamedAsSuch) {
+  Engine engine = open_engine(grouped_model(), 8);
+  auto sequence = engine.start({}).value();
+  const Sequence other = std::move(sequence);
+  EXPECT_DEATH((void)sequence.tokens(), "was not moved from");  // NOLINT(bugprone-use-after-move)
+}
+
 }  // namespace
 }  // namespace emblema

@@ -19,8 +19,9 @@ struct EngineOptions {
   EngineIdentity identity = {};
 
   std::uint64_t sequence_tokens = 0;  // length that the division is made for; 0: as plan_pool says
-  std::uint64_t max_sequences = 16;
-  std::uint64_t step_tokens = 2048;  // largest reserve; larger steps hold more window blocks
+  std::uint64_t max_sequences = 16;   // arena slots; models without arena streams have none, and
+                                      // then this limits nothing: blocks do
+  std::uint64_t step_tokens = 2048;   // largest reserve; larger steps hold more window blocks
 
   bool share_content = true;                  // equal bytes become one block, after memcmp
   bool share_content_across_tenants = false;  // saves memory, never prefill; hits stay apart

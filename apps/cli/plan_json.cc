@@ -44,7 +44,6 @@ void write_pool(const CapacityPlan& plan, const RankCapacity& rank, const PoolPl
   json->field("sequence_tokens", options.sequence_tokens);
   json->field("max_sequences", options.max_sequences);
   json->field("step_tokens", options.step_tokens);
-  json->field("snapshot_bytes", options.snapshot_bytes);
   json->end_object();
 }
 

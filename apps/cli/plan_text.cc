@@ -114,9 +114,8 @@ std::string pool_lines(const RankCapacity& rank) {
                         size_in_words(pool.arena_bytes), format_count(pool.arena_slots));
   }
   const PoolPlanOptions& options = *rank.pool_options;
-  text += fmt::format(
-      "engine options: sequence_tokens {}, max_sequences {}, step_tokens {}, snapshot_bytes {}\n",
-      options.sequence_tokens, options.max_sequences, options.step_tokens, options.snapshot_bytes);
+  text += fmt::format("engine options: sequence_tokens {}, max_sequences {}, step_tokens {}\n",
+                      options.sequence_tokens, options.max_sequences, options.step_tokens);
   return text;
 }
 

@@ -32,16 +32,16 @@ Sequence::State& Sequence::live() const {
 }
 
 std::uint64_t Sequence::tokens() const {
-  return state_->committed();
+  return live().committed();
 }
 std::uint64_t Sequence::reserved_tokens() const {
-  return state_->reserved;
+  return live().reserved;
 }
 std::uint64_t Sequence::hit_tokens() const {
-  return state_->hit_tokens;
+  return live().hit_tokens;
 }
 const std::string& Sequence::tenant() const {
-  return state_->identity.tenant;
+  return live().identity.tenant;
 }
 
 Status Sequence::reserve(std::uint64_t n) {
@@ -297,7 +297,7 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
 }
 
 std::span<const Span> Sequence::spans(std::uint32_t group) const {
-  return state_->spans[group];
+  return live().spans[group];
 }
 
 std::vector<BlockId> Sequence::held_blocks(std::uint32_t group) const {
@@ -311,10 +311,10 @@ std::vector<BlockId> Sequence::held_blocks(std::uint32_t group) const {
 
 ConstByteSpan Sequence::row_bytes(std::uint32_t layer, StreamRole role,
                                   std::uint64_t position) const {
-  const auto ref = state_->core->find_page(layer, role);
-  if (!ref || position >= state_->committed()) return {};
-  const BlockLayout& layout = state_->core->layout.groups[ref->group];
-  const std::byte* region = state_->core->blocks->region_base(ref->group);
+  const auto ref = live().core->find_page(layer, role);
+  if (!ref || position >= live().committed()) return {};
+  const BlockLayout& layout = live().core->layout.groups[ref->group];
+  const std::byte* region = live().core->blocks->region_base(ref->group);
   for (const Part& part : live().parts) {
     if (position < part.position || position >= part.position + part.tokens) continue;
     const GroupRun& run = part.runs[ref->group];

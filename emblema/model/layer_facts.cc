@@ -325,14 +325,30 @@ void fill_compressed(const ConfigFields& text, const ModelFamily& family, ModelC
   }
 }
 
+// Without its rank a latent would be read as keys and values of every head.
+void need_latent_rank(const ConfigFields& text, const ModelFamily& family) {
+  const JsonValue* nope = text.value().find("qk_nope_head_dim");
+  const bool has_nope = nope != nullptr && nope->as_count() != std::uint64_t{0};
+  if (!has_nope && !family.latent) return;
+  const std::string why =
+      has_nope ? fmt::format("{} is given, which only latent attention has",
+                             text.path_of("qk_nope_head_dim"))
+               : fmt::format("a model of type '{}' has latent attention", family.model_type);
+  text.problems().invalid(fmt::format("{} is missing; allowed: {} to {}; {}",
+                                      text.path_of("kv_lora_rank"), kWidthRange.min,
+                                      kWidthRange.max, why));
+}
+
 }  // namespace
 
 AttentionFamily read_attention_family(const ConfigFields& text, const ModelFamily& family) {
   if (text.has("compress_ratios") || family.model_type == "deepseek_v4") {
     return AttentionFamily::kCompressed;
   }
-  const bool latent = text.has("kv_lora_rank") && text.flag("use_mla").value_or(true);
-  return latent ? AttentionFamily::kLatent : AttentionFamily::kGrouped;
+  if (!text.flag("use_mla").value_or(true)) return AttentionFamily::kGrouped;
+  if (text.has("kv_lora_rank")) return AttentionFamily::kLatent;
+  need_latent_rank(text, family);
+  return AttentionFamily::kGrouped;
 }
 
 bool attends_to_encoder(const ConfigFields& text, const ConfigFields& outer,

@@ -8,6 +8,8 @@
 namespace emblema {
 
 // Decides by the fields that are there: kv_lora_rank makes kLatent, compress_ratios kCompressed.
+// Latent attention without kv_lora_rank is a problem, recorded in `text`: read as grouped it would
+// be many times too large.
 AttentionFamily read_attention_family(const ConfigFields& text, const ModelFamily& family);
 
 // Does this decoder attend to the output of an encoder too?

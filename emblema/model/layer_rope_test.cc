@@ -12,10 +12,11 @@ using testing::DoubleEq;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A model of that type with 4 layers and heads of 64, and more members put in.
+// A model of that type with 4 layers and heads of 64, latents switched off, and more members put
+// in.
 Result<ModelConfig> read(const std::string& model_type, const std::string& members) {
   return parse_model_config(R"({"model_type": ")" + model_type + R"(", "hidden_size": 256,
-      "num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": 4)" +
+      "num_attention_heads": 4, "head_dim": 64, "num_hidden_layers": 4, "use_mla": false)" +
                                 (members.empty() ? "" : ", " + members) + "}",
                             "test");
 }

@@ -218,6 +218,44 @@ TEST(ModelConfig, LatentAttentionIgnoresKeyValueHeadsAndDeclaredHeadSize) {
               HasSubstr("qk_rope_head_dim is missing"));
 }
 
+// DeepSeek-V3 without its rank was read as 128 heads of keys and values: 41 times its size.
+TEST(ModelConfig, LatentAttentionWithoutItsRankIsNeverReadAsHeads) {
+  const std::string sizes = R"("num_hidden_layers": 61, "hidden_size": 7168,
+      "num_attention_heads": 128, "num_key_value_heads": 128)";
+  const std::string widths = R"(, "q_lora_rank": 1536, "qk_rope_head_dim": 64,
+      "qk_nope_head_dim": 128, "v_head_dim": 128)";
+  for (const std::string model_type : {"deepseek_v3", "never_heard_of"}) {
+    for (const std::string rank : {"", R"(, "kv_lora_rank": null)"}) {
+      const auto error =
+          refused(R"({"model_type": ")" + model_type + "\", " + sizes + widths + rank + "}");
+      EXPECT_EQ(error.code, ErrorCode::Invalid);
+      EXPECT_THAT(error.message,
+                  HasSubstr("kv_lora_rank is missing; allowed: 1 to 16777216; qk_nope_head_dim is "
+                            "given, which only latent attention has"));
+    }
+  }
+  for (const std::string model_type :
+       {"deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "kimi_k2",
+        "kimi_linear", "longcat_flash", "longcat_flash_ngram", "minicpm3", "mistral4"}) {
+    EXPECT_THAT(refused(R"({"model_type": ")" + model_type + "\", " + sizes + "}").message,
+                HasSubstr("kv_lora_rank is missing; allowed: 1 to 16777216; a model of type '" +
+                          model_type + "' has latent attention"));
+  }
+  EXPECT_THAT(refused(R"({"text_config": {)" + sizes + widths + "}}").message,
+              HasSubstr("text_config.kv_lora_rank is missing"));
+}
+
+// DeepSeek-VL2 and DeepSeek-OCR: heads under the type of a latent model, the widths 0.
+TEST(ModelConfig, HeadsOfALatentFamilyAreReadWhereLatentsAreSwitchedOff) {
+  const auto config = parsed(R"({"model_type": "deepseek_v2", "num_hidden_layers": 12,
+      "hidden_size": 1280, "num_attention_heads": 10, "num_key_value_heads": 10,
+      "use_mla": false, "kv_lora_rank": null, "q_lora_rank": null, "qk_nope_head_dim": 0,
+      "qk_rope_head_dim": 0, "v_head_dim": 0})");
+  EXPECT_EQ(config.family, AttentionFamily::kGrouped);
+  EXPECT_EQ(growing_bytes(config), 2ull * 12 * 10 * 128 * 2);
+  EXPECT_EQ(parsed(plain(R"("qk_nope_head_dim": 0)")).family, AttentionFamily::kGrouped);
+}
+
 // DeepSeek-V3 issue 19, llama.cpp pull 28630: the draft layer was counted with the others.
 TEST(ModelConfig, DraftLayersAreRecordedNeverCounted) {
   for (const std::string layers : {"61", "2", "8"}) {
@@ -304,10 +342,12 @@ TEST(ModelConfig, AnUnknownModelTypeIsReadWithAVisibleNote) {
               Contains(AllOf(HasSubstr("model_type 'brand_new' is not known"),
                              HasSubstr("grouped attention from num_attention_heads"))));
   EXPECT_THAT(parsed("{" + rest).notes, Contains(HasSubstr("model_type is not given")));
-  EXPECT_THAT(
-      parsed(R"({"model_type": "kimi_k9", "architectures": ["DeepseekV3ForCausalLM"], )" + rest)
-          .notes,
-      Contains(HasSubstr("read as 'deepseek_v3' from architectures")));
+  EXPECT_THAT(parsed(R"({"model_type": "kimi_k9", "architectures": ["DeepseekV3ForCausalLM"],
+                 "kv_lora_rank": 8, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8,
+                 "v_head_dim": 8, )" +
+                     rest)
+                  .notes,
+              Contains(HasSubstr("read as 'deepseek_v3' from architectures")));
   EXPECT_THAT(parsed(plain("")).notes, Not(Contains(HasSubstr("not known"))));
 }
 

@@ -48,6 +48,7 @@ struct ModelFamily {
   RecurrentMixer mixer = RecurrentMixer::kNone;
   // A decoder that attends to an encoder. Its own sizes are the decoder_ ones.
   bool cross_attends = false;
+  bool latent = false;  // attends to latents: kv_lora_rank is needed, unless use_mla is false
 };
 
 // The row of `model_type`; else of one of the `architectures` ("DeepseekV3ForCausalLM" is

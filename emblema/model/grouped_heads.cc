@@ -1,6 +1,10 @@
 #include "emblema/model/grouped_heads.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -57,6 +61,41 @@ std::vector<std::uint64_t> read_block_heads(const ConfigFields& fields,
   return heads;
 }
 
+// Fields of such heads that other rules read.
+constexpr auto kOtherHeadFields = std::to_array<std::string_view>({
+    "num_global_key_value_heads",
+    "num_swa_key_value_heads",
+    "swa_num_key_value_heads",
+});
+
+// A number, or a list, under a key that speaks of heads of keys and values: not of their width.
+bool looks_like_key_value_heads(std::string_view key, const JsonValue& value) {
+  if (!value.is_number() && !value.is_array() && !value.is_string()) return false;
+  const auto& others = kOtherHeadFields;
+  if (std::find(others.begin(), others.end(), key) != others.end()) return false;
+  std::string lower(key);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto has = [&lower](std::string_view word) {
+    return lower.find(word) != std::string::npos;
+  };
+  if (has("dim") || has("size") || has("type") || has("encoder")) return false;
+  return has("head") && (has("kv") || has("key_value"));
+}
+
+// Grouped heads under a misspelt key would be taken for as many as query heads.
+void note_unknown_key_value_heads(const ConfigFields& fields) {
+  const JsonValue& object = fields.value();
+  for (std::size_t i = 0; i < object.keys.size(); ++i) {
+    if (!looks_like_key_value_heads(object.keys[i], object.items[i])) continue;
+    fields.problems().note(fmt::format(
+        "num_key_value_heads is not given: as many as attention heads are assumed; '{}' is not "
+        "known",
+        shortened(fields.path_of(object.keys[i]))));
+    return;  // one is enough to look at the file
+  }
+}
+
 // KV heads per layer, 0 standing for "as many as query heads".
 std::vector<std::uint64_t> read_key_value_heads(const ConfigFields& fields,
                                                 const ModelFamily& family,
@@ -84,6 +123,8 @@ std::vector<std::uint64_t> read_key_value_heads(const ConfigFields& fields,
         "num_key_value_heads is not given: 4 is assumed, as in Gemma3TextConfig");
     return std::vector<std::uint64_t>(layers, 4);
   }
+  note_unknown_key_value_heads(fields);
+  if (const auto attention = fields.object("attn_config")) note_unknown_key_value_heads(*attention);
   return std::vector<std::uint64_t>(layers, 0);
 }
 

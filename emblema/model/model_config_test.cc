@@ -135,6 +135,30 @@ TEST(ModelConfig, EveryNameOfTheKeyValueHeads) {
       kPlainMhaBytes);
 }
 
+TEST(ModelConfig, AMisspeltKeyOfTheKeyValueHeadsIsNeverSilent) {
+  for (const std::string key :
+       {"num_key_values_heads", "num_kv_head", "n_kv_heads_", "numKVHeads", "kv_n_heads"}) {
+    const auto config = parsed(plain("\"" + key + "\": 8"));
+    EXPECT_EQ(growing_bytes(config), kPlainMhaBytes);
+    EXPECT_THAT(config.notes,
+                Contains("num_key_value_heads is not given: as many as attention heads are "
+                         "assumed; '" +
+                         key + "' is not known"));
+  }
+  EXPECT_THAT(parsed(plain(R"("attn_config": {"n_kv_heads": 8})")).notes,
+              Contains(HasSubstr("'attn_config.n_kv_heads' is not known")));
+}
+
+TEST(ModelConfig, FieldsThatOnlyResembleKeyValueHeadsSayNothing) {
+  for (const std::string members :
+       {R"("num_key_value_heads": null)", R"("num_kv_head": null)", R"("kv_head_dim": 80)",
+        R"("share_kv_heads": false)", R"("num_global_key_value_heads": null)",
+        R"("encoder_num_key_value_heads": 8)", R"("num_kv_head": 8, "num_kv_heads": 8)",
+        R"("multi_query_group_num": 4, "n_kv_heads_": 4)"}) {
+    EXPECT_THAT(parsed(plain(members)).notes, Not(Contains(HasSubstr("is not known")))) << members;
+  }
+}
+
 TEST(ModelConfig, EveryNameOfTheLayersHeadsAndHiddenSize) {
   const auto config_of = [](const std::string& layers, const std::string& heads,
                             const std::string& hidden) {

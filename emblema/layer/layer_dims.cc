@@ -31,6 +31,13 @@ Status check_equal(const LayerGeometry& layer, std::string_view name, std::uint6
   return invalid(layer, fmt::format("{} is {}; allowed: {} = {}", name, value, other_name, other));
 }
 
+// A cache can do without it, so a config may leave it out; a projection cannot.
+Status check_hidden(const ModelConfig& model, const LayerGeometry& layer) {
+  if (model.hidden_size > 0) return check_width(layer, "hidden_size", model.hidden_size);
+  return invalid(layer, fmt::format("hidden_size is not given by the config; allowed: 1 to {}",
+                                    ConfigLimits::kWidthMax));
+}
+
 Status check_family(const ModelConfig& model, const LayerGeometry& layer) {
   if (model.family == AttentionFamily::kCompressed) {
     return fail(ErrorCode::Unsupported,
@@ -116,9 +123,9 @@ Result<LayerDims> grouped_dims(const LayerGeometry& layer) {
 }  // namespace
 
 Result<LayerDims> LayerDims::from(const ModelConfig& model, const LayerGeometry& layer) {
-  const Status common = first_failure(
-      {check_family(model, layer), check_width(layer, "hidden_size", model.hidden_size),
-       check_heads(layer, "query_heads", layer.query_heads), check_softmax(layer)});
+  const Status common =
+      first_failure({check_family(model, layer), check_hidden(model, layer),
+                     check_heads(layer, "query_heads", layer.query_heads), check_softmax(layer)});
   if (!common) return propagate(common);
   Result<LayerDims> dims =
       model.family == AttentionFamily::kLatent ? latent_dims(model, layer) : grouped_dims(layer);

@@ -94,7 +94,8 @@ TEST(LayerDims, WidthsThatDoNotFitAreNamed) {
   EXPECT_THAT(with(grouped(), [](auto& d) { d.layer.kv_heads = 4; }),
               HasSubstr("query_heads is 6; allowed: a multiple of kv_heads = 4"));
   EXPECT_THAT(with(grouped(), [](auto& d) { d.layer.kv_heads = 0; }), HasSubstr("kv_heads is 0"));
-  EXPECT_THAT(with(grouped(), [](auto& d) { d.model.hidden_size = 0; }), HasSubstr("hidden_size"));
+  EXPECT_THAT(with(grouped(), [](auto& d) { d.model.hidden_size = 0; }),
+              HasSubstr("hidden_size is not given by the config; allowed: 1 to 16777216"));
   EXPECT_THAT(with(grouped(), [](auto& d) { d.layer.scale = 0; }), HasSubstr("softmax scale is 0"));
   EXPECT_THAT(with(grouped(), [](auto& d) { d.layer.softcap = -1; }), HasSubstr("softcap is -1"));
 }

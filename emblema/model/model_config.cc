@@ -225,14 +225,15 @@ void note_family(const ConfigFields& text, const ModelFamily& family, const Mode
 }
 
 void read_config(const ConfigFields& text, const ConfigFields& outer, ModelConfig* config) {
-  refuse_uncounted_features(text);
+  refuse_uncounted_features(text, outer);
   if (text.problems().failed()) return;
   config->model_type = text.text({"model_type"});
   config->architectures = read_architectures(text, outer);
   const ModelFamily& family = find_model_family(config->model_type, config->architectures);
   config->family = read_attention_family(text, family);
-  config->num_hidden_layers =
-      read_layer_count(text, family, attends_to_encoder(text, outer, family));
+  const bool is_decoder = attends_to_encoder(text, outer, family);
+  refuse_unplain_attention(text, outer, family, config->family, is_decoder);
+  config->num_hidden_layers = read_layer_count(text, family, is_decoder);
   read_common_facts(text, outer, family, config);
   if (text.problems().failed()) return;
   note_family(text, family, *config);

@@ -446,6 +446,7 @@ TEST(ModelConfig, WhatThisReleaseCannotCountIsRefusedByTheFieldThatAnnouncesIt) 
       {R"("mamba_d_state": 16)", "mamba_d_state is 16"},
       {R"("linear_num_value_heads": 32)", "linear_num_value_heads is 32"},
       {R"("conv_window": 2)", "conv_window is 2"},
+      {R"("d_state": 16)", "d_state is 16"},
       {R"("hybrid_override_pattern": "MMXM*MMMMMMMMMMMMMMMMMMMMMMMMMMM")", "has 'X' at 2"},
       {R"("full_attention_interval": 4)", "full_attention_interval is given, but no field says"},
       {R"("time_step_limit": [0.0, Infinity], "ssm_state_size": 256)", "ssm_state_size is 256"},
@@ -465,6 +466,79 @@ TEST(ModelConfig, WhatThisReleaseCannotCountIsRefusedByTheFieldThatAnnouncesIt) 
                    "mamba_d_state": null, "sparse_config": {}, "attention_chunk_size": null)"))),
             kPlainMhaBytes)
       << "the same fields switched off mean nothing";
+}
+
+// A plain model of a type that nobody here knows.
+std::string unknown(const std::string& members) {
+  return R"({"model_type": "never_heard_of", "num_hidden_layers": 4, "hidden_size": 64,
+             "num_attention_heads": 4, )" +
+         members + "}";
+}
+
+TEST(ModelConfig, AttentionThatIsNotPlainIsRefusedUnderAnUnknownType) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"("attention_window": 512)", "attention_window is 512, but which layers slide"},
+      {R"("attention_window": [512, 512])", "attention_window is a list of 2"},
+      {R"("local_attention_window": 256)", "local_attention_window is 256"},
+      {R"("attention_type": "block_sparse")", "attention_type is \"block_sparse\""},
+      {R"("attention_type": "mla")", "attention_type is \"mla\", but what it keeps"},
+      {R"("attention_type": ["local", "global"])", "attention_type is a list of 2"},
+      {R"("d_state": 16)", "d_state is 16"},
+      {R"("add_cross_attention": true)", "add_cross_attention is true"},
+      {R"("is_encoder_decoder": true)", "is_encoder_decoder is true, but which sizes"},
+  };
+  for (const auto& [members, named] : cases) {
+    const auto error = refused(unknown(members));
+    EXPECT_EQ(error.code, ErrorCode::Unsupported) << members;
+    EXPECT_THAT(error.message, HasSubstr(named));
+  }
+  EXPECT_THAT(refused(R"({"is_encoder_decoder": true, "text_config": )" +
+                      unknown(R"("head_dim": 16)") + "}")
+                  .message,
+              HasSubstr("test: is_encoder_decoder is true"));
+}
+
+TEST(ModelConfig, PlainAttentionIsReadUnderAnUnknownTypeWhateverItIsCalled) {
+  for (const std::string members :
+       {R"("attention_type": "full")", R"("attention_type": "multi-head")",
+        R"("attention_type": "Grouped Query")", R"("attention_type": null)",
+        R"("attention_type": "flash_attention_2")", R"("attention_window": 0)",
+        R"("attention_window": null, "local_attention_window": null, "d_state": 0)",
+        R"("add_cross_attention": false, "is_encoder_decoder": false)"}) {
+    EXPECT_EQ(growing_bytes(parsed(unknown(members))), 2ull * 4 * 64 * 2) << members;
+  }
+  EXPECT_EQ(parsed(unknown(R"("attention_type": "mla", "kv_lora_rank": 8, "qk_rope_head_dim": 4,
+                              "qk_nope_head_dim": 8, "v_head_dim": 8)"))
+                .family,
+            AttentionFamily::kLatent);
+}
+
+// Their sizes have the names of a decoder's: BERT was read as 12 layers of keys and values.
+TEST(ModelConfig, EncodersKeepNoCacheAndAreRefusedByTheirType) {
+  const auto of_type = [](const std::string& type, const std::string& more) {
+    return R"({"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12,
+               "model_type": ")" +
+           type + "\"" + more + "}";
+  };
+  for (const std::string type :
+       {"bert", "roberta", "distilbert", "xlm-roberta", "modernbert", "clip", "clip_vision_model",
+        "clip_text_model", "vit", "siglip", "siglip_vision_model", "dinov2", "wav2vec2"}) {
+    const auto error = refused(of_type(type, ""));
+    EXPECT_EQ(error.code, ErrorCode::Unsupported) << type;
+    EXPECT_THAT(error.message, HasSubstr("model_type '" + type + "' keeps no KV cache"));
+  }
+  EXPECT_THAT(refused(R"({"model_type": "clip", "text_config": {"num_hidden_layers": 12,
+                  "hidden_size": 512, "num_attention_heads": 8}})")
+                  .message,
+              HasSubstr("model_type 'clip' keeps no KV cache"));
+  EXPECT_EQ(growing_bytes(parsed(of_type("bert", R"(, "is_decoder": true)"))),
+            2ull * 12 * 12 * 64 * 2)
+      << "a BERT that decodes";
+  for (const std::string type : {"retnet", "rwkv"}) {
+    const auto error = refused(of_type(type, ""));
+    EXPECT_EQ(error.code, ErrorCode::Unsupported) << type;
+    EXPECT_THAT(error.message, HasSubstr("model_type is \"" + type + "\""));
+  }
 }
 
 TEST(ModelConfig, LongCatsLayersHoldTwoAttentionSublayers) {

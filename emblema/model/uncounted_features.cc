@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -39,6 +40,7 @@ constexpr auto kRecurrentFields = std::to_array<Feature>({
     {"linear_num_value_heads", "linear-attention state"},
     {"linear_key_head_dim", "linear-attention state"},
     {"lru_width", "recurrent layers"},
+    {"d_state", "state-space layers"},
     {"mamba_d_state", "state-space layers"},
     {"mamba_d_conv", "state-space layers"},
     {"mamba_n_heads", "state-space layers"},
@@ -52,11 +54,91 @@ constexpr auto kRecurrentFields = std::to_array<Feature>({
 // model_types whose state this release has no formula for.
 constexpr auto kModelTypes = std::to_array<Feature>({
     {"plamo2", "state-space layers"},
+    {"retnet", "retention state"},
     {"rwkv", "recurrent layers"},
     {"rwkv5", "recurrent layers"},
     {"rwkv6", "recurrent layers"},
     {"rwkv7", "recurrent layers"},
     {"xlstm", "recurrent layers"},
+});
+
+// model_types that read their whole input at once. Those that may also be decoders say is_decoder.
+constexpr auto kCachelessTypes = std::to_array<std::string_view>({
+    "albert",
+    "audio-spectrogram-transformer",
+    "beit",
+    "bert",
+    "camembert",
+    "chinese_clip",
+    "clip",
+    "clip_text_model",
+    "clip_vision_model",
+    "convbert",
+    "convnext",
+    "deberta",
+    "deberta-v2",
+    "deit",
+    "dinov2",
+    "dinov3_vit",
+    "distilbert",
+    "electra",
+    "esm",
+    "funnel",
+    "hubert",
+    "layoutlm",
+    "layoutlmv2",
+    "layoutlmv3",
+    "longformer",
+    "mobilebert",
+    "modernbert",
+    "mpnet",
+    "nomic_bert",
+    "resnet",
+    "roberta",
+    "siglip",
+    "siglip2",
+    "siglip2_text_model",
+    "siglip2_vision_model",
+    "siglip_text_model",
+    "siglip_vision_model",
+    "squeezebert",
+    "swin",
+    "swinv2",
+    "vit",
+    "vit_mae",
+    "wav2vec2",
+    "wavlm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+});
+
+// Words of attention_type, in small letters alone, for attention to everything before a token by
+// any number of heads. Some are names of kernels, which change no byte.
+constexpr auto kPlainAttention = std::to_array<std::string_view>({
+    "causal",
+    "default",
+    "dense",
+    "eager",
+    "flash",
+    "flashattention",
+    "flashattention2",
+    "full",
+    "fullattention",
+    "global",
+    "gqa",
+    "groupedquery",
+    "groupedqueryattention",
+    "mha",
+    "mqa",
+    "multihead",
+    "multiheadattention",
+    "multiquery",
+    "multiqueryattention",
+    "originalfull",
+    "sdpa",
+    "selfattention",
+    "softmax",
+    "standard",
 });
 
 bool announces(const JsonValue& value) {
@@ -83,9 +165,76 @@ void refuse(const ConfigFields& fields, const Feature& feature, const JsonValue&
                                             feature.meaning));
 }
 
+void refuse_cacheless_type(const ConfigFields& fields) {
+  const JsonValue* type = fields.value().find("model_type");
+  if (type == nullptr || !type->is_string()) return;
+  const auto& types = kCachelessTypes;
+  if (std::find(types.begin(), types.end(), type->text) == types.end()) return;
+  if (const JsonValue* decodes = fields.value().find("is_decoder")) {
+    if (decodes->boolean) return;
+  }
+  fields.problems().unsupported(
+      fmt::format("{} '{}' keeps no KV cache: it reads its whole input at once; supported: models "
+                  "that decode token by token",
+                  fields.path_of("model_type"), type->text));
+}
+
+bool is_plain_attention(const JsonValue& value, AttentionFamily attention) {
+  if (!value.is_string()) return false;
+  std::string letters;
+  for (const char c : value.text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0) letters += static_cast<char>(std::tolower(byte));
+  }
+  const auto& plain = kPlainAttention;
+  if (std::find(plain.begin(), plain.end(), letters) != plain.end()) return true;
+  const bool latent = letters == "mla" || letters == "latent" || letters == "multiheadlatent" ||
+                      letters == "multiheadlatentattention";
+  return latent && attention == AttentionFamily::kLatent;
+}
+
+// A decoder that stands beside its encoder as an object has sizes of its own (T5Gemma).
+bool has_decoder_object(const ConfigFields& outer) {
+  const JsonValue* decoder = outer.value().find("decoder");
+  return decoder != nullptr && decoder->is_object();
+}
+
+void refuse_unknown(const ConfigFields& fields, std::string_view field, const JsonValue& value,
+                    std::string_view what) {
+  fields.problems().unsupported(fmt::format("{} is {}, but {} is not known for this model_type",
+                                            fields.path_of(field), value.describe(), what));
+}
+
 }  // namespace
 
-void refuse_uncounted_features(const ConfigFields& text) {
+void refuse_unplain_attention(const ConfigFields& text, const ConfigFields& outer,
+                              const ModelFamily& family, AttentionFamily attention,
+                              bool attends_to_encoder) {
+  if (!family.model_type.empty()) return;
+  for (const std::string_view field : {"attention_window", "local_attention_window"}) {
+    const JsonValue* value = text.value().find(field);
+    if (value == nullptr || !announces(*value)) continue;
+    return refuse_unknown(text, field, *value, "which layers slide");
+  }
+  const JsonValue* type = text.value().find("attention_type");
+  if (type != nullptr && announces(*type) && !is_plain_attention(*type, attention)) {
+    return refuse_unknown(text, "attention_type", *type, "what it keeps");
+  }
+  const JsonValue* crosses = text.value().find("add_cross_attention");
+  if (crosses != nullptr && announces(*crosses) && !attends_to_encoder) {
+    return refuse_unknown(text, "add_cross_attention", *crosses,
+                          "which layers hold rows of an encoder");
+  }
+  if (!attends_to_encoder || has_decoder_object(outer)) return;
+  const ConfigFields& said = text.has("is_encoder_decoder") ? text : outer;
+  if (const JsonValue* encodes = said.value().find("is_encoder_decoder")) {
+    refuse_unknown(said, "is_encoder_decoder", *encodes, "which sizes are the decoder's");
+  }
+}
+
+void refuse_uncounted_features(const ConfigFields& text, const ConfigFields& outer) {
+  refuse_cacheless_type(text);
+  refuse_cacheless_type(outer);
   for (const Feature& feature : kFeatures) {
     const JsonValue* value = text.value().find(feature.field);
     if (value != nullptr && announces(*value)) return refuse(text, feature, *value);

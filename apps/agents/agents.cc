@@ -161,6 +161,7 @@ Result<AgentsReport> run_all(const Job& ways, const Job& checks, AgentsReport re
 }  // namespace
 
 SizeRatios size_ratios(const ModelGeometry& geometry) {
+  constexpr std::uint64_t kGqaHeads = 8;
   std::uint64_t ours = 0;
   std::uint64_t mha = 0;
   std::uint64_t gqa8 = 0;
@@ -171,7 +172,7 @@ SizeRatios size_ratios(const ModelGeometry& geometry) {
         stream.role == StreamRole::kLatent ? geometry.model().v_head_dim : layer.value_dim;
     ours += stream.entry_bytes;
     mha += 2 * std::uint64_t{layer.query_heads} * value_dim * element_bits / 8;
-    gqa8 += 2 * 8 * value_dim * element_bits / 8;
+    gqa8 += 2 * kGqaHeads * value_dim * element_bits / 8;
   }
   return {ours, mha, gqa8};
 }

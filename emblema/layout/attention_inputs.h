@@ -6,8 +6,10 @@
 // position + delta ("attached position"): causality and windows use attached positions.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "emblema/geometry/encoding.h"
@@ -49,9 +51,26 @@ struct AttentionShape {
   double scale = 1.0;
   double softcap = 0.0;             // > 0: z = softcap * tanh(z / softcap), before the mask
   std::uint64_t window_tokens = 0;  // > 0: query at position i sees keys with i - j < window
+  std::uint64_t chunk_tokens = 0;   // > 0: and keys of its own chunk, from its last multiple on
   std::uint32_t rotary_offset = 0;  // first rotary channel of a query: value_dim with kLatent
   const RopeTable* rope = nullptr;  // needed only where a span has delta != 0
+
+  // The first attached position that a query at `position` sees; may be before 0.
+  std::int64_t first_visible(std::int64_t position) const;
 };
+
+inline std::int64_t AttentionShape::first_visible(std::int64_t position) const {
+  std::int64_t first = std::numeric_limits<std::int64_t>::min();
+  constexpr std::uint64_t kEndless = std::uint64_t{1} << 62;
+  if (window_tokens > 0 && window_tokens < kEndless) {
+    first = position - static_cast<std::int64_t>(window_tokens) + 1;
+  }
+  if (chunk_tokens > 0 && position >= 0) {
+    const auto into_chunk = static_cast<std::uint64_t>(position) % chunk_tokens;
+    first = std::max(first, position - static_cast<std::int64_t>(into_chunk));
+  }
+  return first;
+}
 
 // One sequence of a batch: which queries are its own and which rows it sees.
 struct SequenceInputs {

@@ -10,6 +10,7 @@
 
 #include "emblema/contract/bytes.h"
 #include "emblema/contract/check.h"
+#include "emblema/layout/arena_pages.h"
 #include "emblema/layout/page_layout.h"
 
 namespace emblema {
@@ -38,23 +39,31 @@ Result<BlockLayout> block_of(const ModelGeometry& geometry, const CacheGroup& gr
   return block;
 }
 
-Status add_to_arena(Profile profile, const Stream& stream, std::uint32_t layer,
-                    ArenaLayout* arena) {
-  const std::string what = fmt::format("arena bytes of layer {}", layer);
-  const auto page = page_of(profile, layer, stream, stream.retention_tokens);
-  if (!page) return propagate(page);
-  const auto slot = add_bytes(arena->slot_bytes, page->page_bytes, what);
-  if (!slot) return propagate(slot);
-  arena->slot_bytes = *slot;
-  if (stream.retention == Retention::kFixed) {
-    arena->state_bytes += page->page_bytes;  // a part of slot_bytes, so it fits
-    return {};
+// What must be kept of the arena at a boundary. A window of W shows W - 1 rows to the next token.
+Result<BlockLayout> snapshot_of(const ArenaLayout& arena, const std::vector<BlockLayout>& groups) {
+  BlockLayout snapshot;
+  snapshot.group_name = "snapshots";
+  snapshot.retention = Retention::kFixed;
+  snapshot.block_tokens = groups.empty() ? kStateBoundaryTokens : 1;
+  for (const BlockLayout& group : groups) {
+    const std::uint64_t factor =
+        group.block_tokens / std::gcd(group.block_tokens, snapshot.block_tokens);
+    const auto tokens = mul_bytes(snapshot.block_tokens, factor, "tokens between snapshots");
+    if (!tokens) return propagate(tokens);
+    snapshot.block_tokens = *tokens;
   }
-  if (stream.retention == Retention::kEncoder) return {};  // written once, by no step
-  const auto rows = add_bytes(arena->window_row_bytes, stream.entry_bytes, what);
-  if (!rows) return propagate(rows);
-  arena->window_row_bytes = *rows;
-  return {};
+  for (const ArenaClass which : {ArenaClass::kWindow, ArenaClass::kTail, ArenaClass::kState}) {
+    for (StreamPage page : arena.unit(which).pages) {
+      if (which == ArenaClass::kWindow) page.rows -= 1;
+      page.page_bytes = round_up(page.rows * page.row_bytes, kPageAlignmentBytes);
+      page.offset_bytes = snapshot.block_bytes;
+      snapshot.block_bytes += page.page_bytes;  // no more than a slot's, which fits
+      snapshot.pages.push_back(std::move(page));
+    }
+  }
+  std::stable_sort(snapshot.pages.begin(), snapshot.pages.end(),
+                   [](const StreamPage& a, const StreamPage& b) { return a.layer < b.layer; });
+  return snapshot;
 }
 
 // The native layout is what a geometry's fingerprint stands for.
@@ -92,16 +101,20 @@ std::uint64_t blocks_of_chunk(std::uint64_t rows, std::uint64_t chunk_tokens,
 
 }  // namespace
 
-std::uint64_t BlockLayout::released_at(std::uint64_t tokens) const {
-  EMBLEMA_CHECK(block_tokens > 0, "a block holds at least one token");
+std::uint64_t BlockLayout::visible_from(std::uint64_t tokens) const {
   switch (retention) {
     case Retention::kWindow:
-      return tokens < window_tokens ? 0 : (tokens - window_tokens + 1) / block_tokens;
+      return tokens < window_tokens ? 0 : tokens - window_tokens + 1;
     case Retention::kChunk:
-      return tokens / window_tokens * window_tokens / block_tokens;
+      return tokens / window_tokens * window_tokens;
     default:
       return 0;
   }
+}
+
+std::uint64_t BlockLayout::released_at(std::uint64_t tokens) const {
+  EMBLEMA_CHECK(block_tokens > 0, "a block holds at least one token");
+  return visible_from(tokens) / block_tokens;
 }
 
 std::uint64_t BlockLayout::blocks_at(std::uint64_t tokens) const {
@@ -129,12 +142,6 @@ std::uint64_t BlockLayout::blocks_peak(std::uint64_t tokens, std::uint64_t step_
   return ceil_div(offset + (window_tokens - 1) + step, block_tokens);
 }
 
-std::uint64_t ArenaLayout::step_bytes(std::uint64_t step_tokens) const {
-  const auto rows = checked_mul(step_tokens, window_row_bytes);
-  const auto sum = rows ? checked_add(*rows, state_bytes) : std::nullopt;
-  return sum.value_or(UINT64_MAX);
-}
-
 Result<ModelLayout> ModelLayout::native(const ModelGeometry& geometry) {
   return with_profile(geometry, Profile::kNative);
 }
@@ -148,12 +155,13 @@ Result<ModelLayout> ModelLayout::with_profile(const ModelGeometry& geometry, Pro
     if (!block) return propagate(block);
     layout.groups.push_back(std::move(*block));
   }
-  for (const LayerGeometry& layer : geometry.layers()) {
-    for (const Stream& stream : layer.streams) {
-      if (stream.placement != Placement::kArena) continue;
-      const auto ok = add_to_arena(profile, stream, layer.index, &layout.arena);
-      if (!ok) return propagate(ok);
-    }
+  auto arena = arena_of(geometry, profile);
+  if (!arena) return propagate(arena);
+  layout.arena = std::move(*arena);
+  if (geometry.has_state() && profile == Profile::kNative) {
+    auto snapshot = snapshot_of(layout.arena, layout.groups);
+    if (!snapshot) return propagate(snapshot);
+    layout.snapshot = std::move(*snapshot);
   }
   return layout;
 }

@@ -15,47 +15,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "emblema/contract/result.h"
 #include "emblema/geometry/model_geometry.h"
+#include "emblema/layout/arena_layout.h"
 #include "emblema/layout/profile.h"
+#include "emblema/layout/stream_page.h"
 
 namespace emblema {
-
-inline constexpr std::uint64_t kPageAlignmentBytes = 64;
-
-// One named run of numbers inside a row.
-struct RowRegion {
-  std::string name;
-  std::uint64_t offset_bytes = 0;  // from the start of the row's part in its segment
-  std::uint64_t elements = 0;
-  Encoding encoding = Encoding::kBf16;
-  std::uint32_t segment = 0;  // index into StreamPage::segments
-  // Numbers that lie beside their scales: runs of so many, each so far from the one before. 0: one
-  // run of all.
-  std::uint64_t run_elements = 0;
-  std::uint64_t run_stride_bytes = 0;
-};
-
-// A part of a planar page: `row_bytes` of each of its rows, packed.
-struct PageSegment {
-  std::uint64_t offset_bytes = 0;  // from the page's start
-  std::uint64_t row_bytes = 0;
-};
-
-struct StreamPage {
-  std::uint32_t layer = 0;
-  StreamRole role = StreamRole::kKv;
-  std::uint64_t offset_bytes = 0;  // from the block's start, a multiple of 64
-  std::uint64_t rows = 0;          // block tokens / stride
-  std::uint64_t row_bytes = 0;     // of one row, over all segments
-  std::uint64_t page_bytes = 0;    // rows x row_bytes, padded
-  std::vector<RowRegion> regions;
-  std::vector<PageSegment> segments{};  // empty: rows lie whole, one after the other
-};
 
 struct BlockLayout {
   std::string group_name;
@@ -67,6 +38,10 @@ struct BlockLayout {
 
   // The page of a layer's stream, or nullptr where this group has none.
   const StreamPage* find(std::uint32_t layer, StreamRole role) const;
+
+  // The first position that a token behind `tokens` committed ones reads: 0 for a growing group,
+  // max(0, tokens - W + 1) for a window, the begin of its chunk for chunks.
+  std::uint64_t visible_from(std::uint64_t tokens) const;
 
   // Blocks in front whose rows no token behind `tokens` committed ones reads: none for a growing
   // group; floor(max(0, tokens - W + 1) / block_tokens) for a window W; for chunks of C those of
@@ -84,25 +59,16 @@ struct BlockLayout {
   std::uint64_t blocks_peak(std::uint64_t tokens, std::uint64_t step_tokens) const;
 };
 
-// Rows that a sequence keeps outside blocks (DeepSeek-V4's windows and compressor rows, recurrent
-// state, rows of an encoder): one slot of fixed size each. Every stream starts at a multiple of 64
-// bytes.
-struct ArenaLayout {
-  std::uint64_t slot_bytes = 0;        // 0: the model has no arena streams
-  std::uint64_t state_bytes = 0;       // of these, compressor and recurrent state
-  std::uint64_t window_row_bytes = 0;  // one token's window rows, over all layers
-
-  // The buffer of one step in flight: window rows of its tokens and one spare state. UINT64_MAX
-  // where that does not fit 64 bits.
-  std::uint64_t step_bytes(std::uint64_t step_tokens) const;
-};
-
 struct ModelLayout {
   Profile profile = Profile::kNative;
   Fingerprint
       fingerprint;  // the geometry's, and the profile: equal where bytes are interchangeable
   std::vector<BlockLayout> groups;
   ArenaLayout arena;
+  // Of a native layout with state: what a snapshot at a boundary holds, as one block: window rows
+  // that the next token reads, rows that are not compressed yet, state. `block_tokens` is the
+  // distance of boundaries: the smallest common multiple of the groups' blocks.
+  std::optional<BlockLayout> snapshot;
 
   // Invalid where sizes do not fit 64 bits. Unsupported: a profile that does not fit the geometry;
   // names the layer, what it stores and what the profile takes.

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,6 +39,9 @@ class Division {
 
   Result<PoolPlan> run() {
     if (const auto ok = check_options(); !ok) return propagate(ok);
+    auto arena = layout_.arena.with_drafts(options_.draft_tokens_max);
+    if (!arena) return propagate(arena);
+    arena_ = std::move(*arena);
     if (const auto ok = take_fixed_parts(); !ok) return propagate(ok);
     if (const auto ok = choose_sequence_tokens(); !ok) return propagate(ok);
     divide();
@@ -66,17 +70,17 @@ class Division {
 
   // Snapshots, step buffers and slots; what remains is the groups', one block each at least.
   Status take_fixed_parts() {
-    const bool has_arena = layout_.arena.slot_bytes > 0;
+    const bool has_arena = arena_.slot_bytes > 0;
     constexpr std::string_view kWhat = "bytes of the smallest pool";
     std::uint64_t step_buffers = 0;
     if (has_arena) {
       const auto bytes =
-          mul_bytes(options_.steps_max, layout_.arena.step_bytes(options_.step_tokens), kWhat);
+          mul_bytes(options_.steps_max, arena_.step_bytes(options_.step_tokens), kWhat);
       if (!bytes) return propagate(bytes);
       step_buffers = *bytes;
     }
     std::uint64_t needed = options_.snapshot_bytes;
-    for (const std::uint64_t part : {step_buffers, layout_.arena.slot_bytes}) {
+    for (const std::uint64_t part : {step_buffers, arena_.slot_bytes}) {
       const auto sum = add_bytes(needed, part, kWhat);
       if (!sum) return propagate(sum);
       needed = *sum;
@@ -88,11 +92,14 @@ class Division {
     }
     if (needed > pool_bytes_) return too_small(needed, has_arena);
     if (has_arena) {
-      const std::uint64_t more = (pool_bytes_ - needed) / layout_.arena.slot_bytes;
+      const std::uint64_t more = (pool_bytes_ - needed) / arena_.slot_bytes;
       plan_.arena_slots = 1 + std::min(options_.max_sequences - 1, more);
-      plan_.arena_bytes = step_buffers + plan_.arena_slots * layout_.arena.slot_bytes;
+      plan_.arena_bytes = step_buffers + plan_.arena_slots * arena_.slot_bytes;
     }
     plan_.snapshot_bytes = options_.snapshot_bytes;
+    if (layout_.snapshot && layout_.snapshot->block_bytes > 0) {
+      plan_.snapshots = options_.snapshot_bytes / layout_.snapshot->block_bytes;
+    }
     for_groups_ = pool_bytes_ - plan_.arena_bytes - plan_.snapshot_bytes;
     return {};
   }
@@ -112,8 +119,7 @@ class Division {
   std::optional<std::uint64_t> peak_bytes(std::uint64_t tokens) const {
     std::uint64_t sum = 0;
     for (const BlockLayout& group : layout_.groups) {
-      const auto bytes =
-          checked_mul(group.blocks_peak(tokens, options_.step_tokens), group.block_bytes);
+      const auto bytes = checked_mul(peak_blocks(group, tokens), group.block_bytes);
       const auto next = bytes ? checked_add(sum, *bytes) : std::nullopt;
       if (!next) return std::nullopt;
       sum = *next;
@@ -143,7 +149,7 @@ class Division {
                               plan_.sequence_tokens));
     }
     for (const BlockLayout& group : layout_.groups) {
-      needs_.push_back(group.blocks_peak(plan_.sequence_tokens, options_.step_tokens));
+      needs_.push_back(peak_blocks(group, plan_.sequence_tokens));
       plan_.groups.push_back({0, group.block_bytes, group.block_tokens});
     }
     return {};
@@ -197,7 +203,7 @@ class Division {
   }
 
   void count_what_fits() {
-    const std::uint64_t slots = layout_.arena.slot_bytes > 0 ? plan_.arena_slots : UINT64_MAX;
+    const std::uint64_t slots = arena_.slot_bytes > 0 ? plan_.arena_slots : UINT64_MAX;
     plan_.sequences = slots;
     plan_.tokens = UINT64_MAX;
     for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
@@ -210,9 +216,7 @@ class Division {
   // Longest sequence that `blocks` blocks of a group hold; UINT64_MAX for a window or chunk that is
   // whole.
   std::uint64_t tokens_in(const BlockLayout& group, std::uint64_t blocks) const {
-    const auto fits = [&](std::uint64_t tokens) {
-      return group.blocks_peak(tokens, options_.step_tokens) <= blocks;
-    };
+    const auto fits = [&](std::uint64_t tokens) { return peak_blocks(group, tokens) <= blocks; };
     if (group.retention != Retention::kGrowing) {
       if (fits(kSequenceTokensMax)) return UINT64_MAX;
       return last_that_holds(0, kSequenceTokensMax, fits).value_or(0);
@@ -221,14 +225,26 @@ class Division {
   }
 
   const ModelLayout& layout_;
+  // A window keeps the rows of draft tokens that may yet be taken back: as if steps were longer.
+  std::uint64_t peak_blocks(const BlockLayout& group, std::uint64_t tokens) const {
+    const std::uint64_t step = options_.step_tokens;
+    const std::uint64_t drafts = options_.draft_tokens_max;
+    return group.blocks_peak(tokens, checked_add(step, drafts).value_or(UINT64_MAX));
+  }
+
   const std::uint64_t pool_bytes_;
   const PoolPlanOptions& options_;
+  ArenaLayout arena_;
   std::uint64_t for_groups_ = 0;
   std::vector<std::uint64_t> needs_;  // blocks of one sequence at its peak, per group
   PoolPlan plan_;
 };
 
 }  // namespace
+
+std::uint64_t default_snapshot_bytes(const ModelLayout& layout, std::uint64_t pool_bytes) {
+  return layout.snapshot ? pool_bytes / 8 : 0;
+}
 
 Result<PoolPlan> plan_pool(const ModelLayout& layout, std::uint64_t pool_bytes,
                            const PoolPlanOptions& options) {

@@ -11,12 +11,13 @@
 namespace emblema {
 
 struct PoolPlanOptions {
-  std::uint64_t sequence_tokens = 0;  // length that the division is made for; 0: the longest that
-                                      // fits alone, at most max_positions
-  std::uint64_t max_positions = 0;    // 0: no limit
-  std::uint64_t max_sequences = 16;   // arena slots, fewer where the pool cannot hold them
-  std::uint64_t step_tokens = 2048;   // largest reserve
-  std::uint64_t steps_max = 1;        // steps at once, with arena streams: a step buffer each
+  std::uint64_t sequence_tokens = 0;   // length that the division is made for; 0: the longest that
+                                       // fits alone, at most max_positions
+  std::uint64_t max_positions = 0;     // 0: no limit
+  std::uint64_t max_sequences = 16;    // arena slots, fewer where the pool cannot hold them
+  std::uint64_t step_tokens = 2048;    // largest reserve
+  std::uint64_t steps_max = 1;         // steps at once, with arena streams: a step buffer each
+  std::uint64_t draft_tokens_max = 0;  // committed tokens that may be taken back exactly
   std::uint64_t snapshot_bytes = 0;
 };
 
@@ -30,6 +31,7 @@ struct PoolPlan {
   std::uint64_t arena_slots = 0;  // 0: the model has no arena streams
   std::uint64_t arena_bytes = 0;  // slots and step buffers
   std::uint64_t snapshot_bytes = 0;
+  std::uint64_t snapshots = 0;        // whole ones in snapshot_bytes
   std::uint64_t used_bytes = 0;       // sum of the above, <= pool_bytes
   std::uint64_t sequence_tokens = 0;  // the length that was used
 
@@ -40,6 +42,10 @@ struct PoolPlan {
   // the model has an arena.
   std::uint64_t sequences = 0;
 };
+
+// What an engine sets aside for snapshots unless told otherwise: an eighth of the pool where a
+// stream's state must be kept for a hit, else nothing.
+std::uint64_t default_snapshot_bytes(const ModelLayout& layout, std::uint64_t pool_bytes);
 
 // The longest sequence that is ever planned for.
 inline constexpr std::uint64_t kSequenceTokensMax = std::uint64_t{1} << 40;

@@ -40,13 +40,14 @@ RowRange intersection(const RowRange& a, const RowRange& b) {
   return {std::max(a.first, b.first), std::min(a.end, b.end)};
 }
 
-// What a query at `position` sees of a span: attached positions <= its own and inside its window.
-RowRange visible_rows(const Span& span, std::int64_t position, std::uint64_t window_tokens) {
-  const std::int64_t ahead = position - (span.position + span.delta);  // row of its own position
-  if (ahead < 0) return {};
-  const auto own = static_cast<std::uint64_t>(ahead);
-  RowRange range{0, std::min(span.rows, own + 1)};
-  if (window_tokens > 0 && own >= window_tokens) range.first = own - window_tokens + 1;
+// What a query at `position` sees of a span: attached positions <= its own, inside its window and
+// its chunk.
+RowRange visible_rows(const Span& span, std::int64_t position, const AttentionShape& shape) {
+  const std::int64_t begin = span.position + span.delta;
+  if (position < begin) return {};
+  RowRange range{0, std::min(span.rows, static_cast<std::uint64_t>(position - begin) + 1)};
+  const std::int64_t first = shape.first_visible(position);
+  if (first > begin) range.first = static_cast<std::uint64_t>(first - begin);
   return range;
 }
 
@@ -106,7 +107,7 @@ class TileWalk {
   RowRange look(QueryTile& tile, const Span& span) const {
     RowRange all{span.rows, 0};
     for (std::uint32_t i = 0; i < tile.count; ++i) {
-      tile.visible[i] = visible_rows(span, tile.position[i], shape_.window_tokens);
+      tile.visible[i] = visible_rows(span, tile.position[i], shape_);
       if (tile.visible[i].is_empty()) continue;
       all.first = std::min(all.first, tile.visible[i].first);
       all.end = std::max(all.end, tile.visible[i].end);

@@ -44,6 +44,7 @@ Result<AttentionLayer> AttentionLayer::create(const ModelConfig& model, const La
   made.scale_ = layer.scale;
   made.softcap_ = layer.softcap;
   made.window_tokens_ = layer.window_tokens;
+  made.chunk_tokens_ = layer.chunk_tokens;
   made.threads_ = options.threads;
   return made;
 }
@@ -58,6 +59,7 @@ AttentionShape AttentionLayer::shape() const {
   shape.scale = scale_;
   shape.softcap = softcap_;
   shape.window_tokens = window_tokens_;
+  shape.chunk_tokens = chunk_tokens_;
   shape.rotary_offset = dims_.is_latent() ? shape.value_dim : 0;
   shape.rope = &rope_;
   return shape;

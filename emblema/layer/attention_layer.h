@@ -96,6 +96,7 @@ class AttentionLayer {
   double scale_ = 0;
   double softcap_ = 0;
   std::uint64_t window_tokens_ = 0;
+  std::uint64_t chunk_tokens_ = 0;
   std::uint32_t threads_ = 1;
 };
 

@@ -118,16 +118,14 @@ class PrefillLane {
     return sequence_.query_position + static_cast<std::int64_t>(query);
   }
 
-  // The keys of a tile that any of the queries begin ... end - 1 sees: j <= i and i - j < window.
+  // The keys of a tile that any of the queries begin ... end - 1 sees: not behind the last,
+  // not before what the first sees.
   KeyRange visible(const KeyTile& tile, std::uint64_t begin, std::uint64_t end) const {
     const std::int64_t newest = position(end - 1) - tile.first;
     if (newest < 0) return {};
     KeyRange range{0, std::min(tile.count, static_cast<std::uint64_t>(newest) + 1)};
-    const std::int64_t oldest_query = position(begin) - tile.first;
-    if (shape_.window_tokens > 0 && oldest_query >= 0) {
-      const auto keys_before = static_cast<std::uint64_t>(oldest_query) + 1;
-      if (keys_before > shape_.window_tokens) range.begin = keys_before - shape_.window_tokens;
-    }
+    const std::int64_t first = shape_.first_visible(position(begin));
+    if (first > tile.first) range.begin = static_cast<std::uint64_t>(first - tile.first);
     range.begin = std::min(range.begin, range.end);
     return range;
   }

@@ -45,9 +45,11 @@ void append_row(const AttentionInputs& inputs, const std::byte* row, ReferenceRo
   for (std::uint64_t i = 0; i < values; ++i) to.values.push_back(element(first_value + i));
 }
 
-bool is_visible(std::int64_t key, std::int64_t query, std::uint64_t window_tokens) {
+bool is_visible(std::int64_t key, std::int64_t query, const AttentionShape& shape) {
   if (key > query) return false;
-  return window_tokens == 0 || static_cast<std::uint64_t>(query - key) < window_tokens;
+  const auto chunk = static_cast<std::int64_t>(shape.chunk_tokens);
+  if (chunk > 0 && key / chunk != query / chunk) return false;
+  return shape.window_tokens == 0 || static_cast<std::uint64_t>(query - key) < shape.window_tokens;
 }
 
 double dot(const double* a, const double* b, std::size_t count) {
@@ -78,7 +80,7 @@ void reference_head(const AttentionShape& shape, const ReferenceRows& rows, cons
   std::int64_t delta = 0;
   std::vector<double> query = turned_query(shape, q, delta);
   for (std::size_t j = 0; j < rows.places.size(); ++j) {
-    if (!is_visible(rows.places[j].attached, position, shape.window_tokens)) continue;
+    if (!is_visible(rows.places[j].attached, position, shape)) continue;
     if (rows.places[j].delta != delta) query = turned_query(shape, q, delta = rows.places[j].delta);
     const double* key = rows.keys.data() + (j * shape.kv_heads + kv_head) * shape.key_dim;
     logits.push_back(logit_of(shape, dot(query.data(), key, shape.key_dim)));

@@ -2,7 +2,7 @@
 // to be fast; it stays for ever and shares no arithmetic with the kernels.
 //
 // The formula, per query and head (position t):
-//   z_j = scale * q . k_j, softcap, for attached positions t - window < j <= t
+//   z_j = scale * q . k_j, softcap, for attached positions t - window < j <= t in t's chunk
 //   lse = ln(sum of e^z_j)    out = sum of e^(z_j - lse) v_j, times 1 / (1 + e^(sink - lse))
 #pragma once
 

@@ -65,19 +65,33 @@ std::vector<EntryId> nodes_of(const GroupState& group, EntryId from,
   return nodes;
 }
 
-// First block that a continuation at `boundary` can still see.
+// First block that a continuation at `boundary` needs: what its window or chunk touches; of
+// snapshots the last one.
 std::uint64_t first_needed(const BlockLayout& layout, std::uint64_t boundary) {
-  if (layout.retention != Retention::kWindow || boundary < layout.window_tokens) return 0;
-  return (boundary - layout.window_tokens + 1) / layout.block_tokens;
+  if (layout.retention != Retention::kFixed) return layout.released_at(boundary);
+  const std::uint64_t blocks = boundary / layout.block_tokens;
+  return blocks - std::min<std::uint64_t>(blocks, 1);
 }
 
-bool is_whole(const GroupState& group, const std::vector<EntryId>& nodes, std::uint64_t boundary) {
-  const std::uint64_t blocks = ceil_div(boundary, group.layout.block_tokens);
-  if (nodes.size() < blocks) return false;
-  for (std::uint64_t i = first_needed(group.layout, boundary); i < blocks; ++i) {
+bool has_blocks(const GroupState& group, const std::vector<EntryId>& nodes, std::uint64_t first,
+                std::uint64_t end) {
+  if (nodes.size() < end) return false;
+  for (std::uint64_t i = first; i < end; ++i) {
     if (!group.index.at(nodes[i]).block) return false;
   }
   return true;
+}
+
+bool is_whole(const GroupState& group, const std::vector<EntryId>& nodes, std::uint64_t boundary) {
+  return has_blocks(group, nodes, first_needed(group.layout, boundary),
+                    ceil_div(boundary, group.layout.block_tokens));
+}
+
+// Of the first `blocks` nodes the last with a block; 0 where none has one.
+std::uint64_t newest_block(const GroupState& group, const std::vector<EntryId>& nodes,
+                           std::uint64_t blocks) {
+  while (blocks > 0 && !group.index.at(nodes[blocks - 1]).block) --blocks;
+  return blocks - std::min<std::uint64_t>(blocks, 1);
 }
 
 }  // namespace
@@ -97,16 +111,20 @@ std::vector<Tip> BlockManager::roots(const Digest& key, const EntryProof& proof)
 }
 
 ChainMatch BlockManager::match(const CacheIdentity& identity, std::span<const TokenId> tokens,
-                               std::span<const ExtraId> extras, std::uint64_t limit) {
+                               std::span<const ExtraId> extras, std::uint64_t limit,
+                               bool recompute_last) {
   EMBLEMA_CHECK(limit <= tokens.size(), "a limit within the tokens");
-  std::vector<Tip> from =
+  const std::vector<Tip> from =
       roots(state_->keys.root(identity), {.kind = EntryKind::kRoot, .identity = &identity});
-  return match_behind(from, tokens, extras, limit);
+  return counted(match_from(from, tokens.first(limit), extras, {.recompute_last = recompute_last}));
 }
 
 ChainMatch BlockManager::match_behind(const std::vector<Tip>& from, std::span<const TokenId> tokens,
                                       std::span<const ExtraId> extras, std::uint64_t limit) {
-  ChainMatch match = match_from(from, tokens.first(limit), extras, false);
+  return counted(match_from(from, tokens.first(limit), extras, {}));
+}
+
+ChainMatch BlockManager::counted(ChainMatch match) {
   {
     const std::lock_guard lock(state_->mutex);
     state_->stats.prefix_hit_tokens += match.tokens;
@@ -118,7 +136,7 @@ ChainMatch BlockManager::match_behind(const std::vector<Tip>& from, std::span<co
 ChainMatch BlockManager::match_segment(const std::shared_ptr<const SegmentContent>& segment) {
   const Digest key = state_->keys.segment(segment->identity, segment->tokens, segment->extras);
   const std::vector<Tip> from = roots(key, {.kind = EntryKind::kSegmentRoot, .segment = segment});
-  ChainMatch match = match_from(from, segment->tokens, segment->extras, true);
+  ChainMatch match = match_from(from, segment->tokens, segment->extras, {.partial = true});
   if (match.tokens == segment->tokens.size()) {
     const std::lock_guard lock(state_->mutex);
     state_->stats.segment_hit_tokens += match.tokens;
@@ -128,14 +146,14 @@ ChainMatch BlockManager::match_segment(const std::shared_ptr<const SegmentConten
 }
 
 ChainMatch BlockManager::match_from(const std::vector<Tip>& from, std::span<const TokenId> tokens,
-                                    std::span<const ExtraId> extras, bool partial_end) {
+                                    std::span<const ExtraId> extras, MatchEnd end) {
   // Keys are hashed before the lock is taken; the tips keep their entries, and so their keys,
   // alive.
   std::vector<std::vector<ChainLink>> chains;
   for (std::uint32_t i = 0; i < group_count(); ++i) {
     const Digest start = key_of(from[i]);
     chains.push_back(
-        chain_of(state_->keys, start, layout(i).block_tokens, tokens, extras, partial_end));
+        chain_of(state_->keys, start, layout(i).block_tokens, tokens, extras, end.partial));
   }
   ChainMatch match;
   match.groups.resize(group_count());
@@ -145,38 +163,51 @@ ChainMatch BlockManager::match_from(const std::vector<Tip>& from, std::span<cons
     nodes.push_back(
         nodes_of(state_->groups[i], from[i].entry_, chains[i], &state_->stats.key_collisions));
   }
-  match.tokens = whole_boundary(nodes, tokens.size(), partial_end, &match.cut_by);
+  match.tokens = whole_boundary(nodes, tokens.size(), end, &match.cut_by);
   ++state_->tick;
   for (std::uint32_t i = 0; i < group_count(); ++i) {
     GroupState& group = state_->groups[i];
     ChainMatch::Group& found = match.groups[i];
-    const std::uint64_t blocks = ceil_div(match.tokens, group.layout.block_tokens);
-    found.first_block = std::min(first_needed(group.layout, match.tokens), blocks);
-    for (std::uint64_t block = 0; block < blocks; ++block) {
+    const std::uint64_t whole = ceil_div(match.tokens, group.layout.block_tokens);
+    const std::uint64_t blocks = std::min<std::uint64_t>(whole, nodes[i].size());
+    found.entries = blocks;
+    found.first_block = i == state_->snapshot_group
+                            ? newest_block(group, nodes[i], blocks)
+                            : std::min(first_needed(group.layout, match.tokens), blocks);
+    for (std::uint64_t block = group.growing() ? 0 : found.first_block; block < blocks; ++block) {
       const EntryId node = nodes[i][block];
       group.touch(node, state_->tick);
-      if (block < found.first_block) continue;
-      const std::uint32_t index = *group.index.at(node).block;
-      group.add_ref(index);
-      found.blocks.push_back(SealedBlock(Hold(this, i, group.pool.id_of(index))));
+      const auto holder = group.index.at(node).block;
+      if (block < found.first_block || !holder) continue;
+      group.add_ref(*holder);
+      found.blocks.push_back(SealedBlock(Hold(this, i, group.pool.id_of(*holder))));
     }
-    const EntryId end = blocks == 0 ? from[i].entry_ : nodes[i][blocks - 1];
-    group.add_tip(end);
-    found.tip = Tip(this, i, end);
+    const EntryId last = blocks == 0 ? from[i].entry_ : nodes[i][blocks - 1];
+    group.add_tip(last);
+    found.tip = Tip(this, i, last);
   }
   return match;
 }
 
 // The longest boundary that is whole in every group, and the group that cut it.
 std::uint64_t BlockManager::whole_boundary(const std::vector<std::vector<EntryId>>& nodes,
-                                           std::uint64_t limit, bool partial_end,
+                                           std::uint64_t limit, MatchEnd end,
                                            std::string* cut_by) const {
   const std::uint64_t step = state_->boundary_tokens();
+  const std::uint64_t dropped = end.recompute_last ? step : 0;
   std::uint64_t boundary = limit / step * step;
-  if (partial_end && boundary < limit) boundary = limit;
+  if (end.partial && boundary < limit) boundary = limit;
   while (boundary > 0) {
     const auto lacking = [&](std::uint32_t i) {
-      return !is_whole(state_->groups[i], nodes[i], boundary);
+      if (i == state_->snapshot_group && state_->options.snapshots == SnapshotRule::kNewest) {
+        return false;
+      }
+      const GroupState& group = state_->groups[i];
+      const std::uint64_t last = boundary / group.layout.block_tokens;
+      const bool drops = dropped > 0 && i != state_->snapshot_group;
+      return !is_whole(group, nodes[i], boundary - dropped) ||
+             (drops &&
+              !has_blocks(group, nodes[i], (boundary - dropped) / group.layout.block_tokens, last));
     };
     std::uint32_t first = 0;
     while (first < group_count() && !lacking(first)) ++first;
@@ -185,9 +216,10 @@ std::uint64_t BlockManager::whole_boundary(const std::vector<std::vector<EntryId
     // Skip at once to what this group's chain reaches.
     const std::uint64_t reach = nodes[first].size() * layout(first).block_tokens;
     const std::uint64_t below = (boundary - 1) / step * step;
-    boundary = std::min(below, reach / step * step);
+    boundary =
+        std::min(below, (reach + (first == state_->snapshot_group ? dropped : 0)) / step * step);
   }
-  return boundary;
+  return boundary - std::min(boundary, dropped);
 }
 
 std::vector<Tip> BlockManager::link(const std::vector<Tip>& from, const LinkRequest& request) {
@@ -217,11 +249,54 @@ std::vector<Tip> BlockManager::link(const std::vector<Tip>& from, const LinkRequ
   return tips;
 }
 
+Tip BlockManager::extend(const Tip& parent, std::span<const TokenId> tokens,
+                         std::span<const ExtraId> extras) {
+  EMBLEMA_CHECK(parent.holds() && parent.group_ == state_->snapshot_group,
+                "a chain of snapshots goes on");
+  const Digest key = state_->keys.block(key_of(parent), tokens, extras);
+  const EntryProof proof{
+      .kind = EntryKind::kBlock, .parent = parent.entry_, .tokens = tokens, .extras = extras};
+  const std::lock_guard lock(state_->mutex);
+  GroupState& group = state_->groups[parent.group_];
+  EntryId entry = group.index.find(key, proof, &state_->stats.key_collisions);
+  if (entry == kNoEntry) entry = group.index.insert(key, proof);
+  group.add_tip(entry);
+  return {this, parent.group_, entry};
+}
+
+Tip BlockManager::ancestor(const Tip& tip, std::uint64_t steps) {
+  EMBLEMA_CHECK(tip.holds(), "a tip");
+  const std::lock_guard lock(state_->mutex);
+  GroupState& group = state_->groups[tip.group_];
+  EntryId entry = tip.entry_;
+  for (; steps > 0; --steps) {
+    entry = group.index.at(entry).parent;
+    EMBLEMA_CHECK(entry != kNoEntry, "a chain of so many entries");
+  }
+  group.add_tip(entry);
+  return {this, tip.group_, entry};
+}
+
+bool BlockManager::drop_idle(const Tip& tip) {
+  bool dropped = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    GroupState& group = state_->groups[tip.group_];
+    dropped = group.may_go(group.index.at(tip.entry_));
+    if (dropped) {
+      group.evict(tip.entry_);
+      ++state_->stats.evicted_entries;
+    }
+  }
+  checked();
+  return dropped;
+}
+
 Pin BlockManager::pin(const CacheIdentity& identity, std::span<const TokenId> tokens,
                       std::span<const ExtraId> extras) {
   const std::vector<Tip> from =
       roots(state_->keys.root(identity), {.kind = EntryKind::kRoot, .identity = &identity});
-  const ChainMatch found = match_from(from, tokens, extras, false);
+  const ChainMatch found = match_from(from, tokens, extras, {});
   Pin pin;
   pin.tokens_ = found.tokens;
   {

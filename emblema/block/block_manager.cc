@@ -54,6 +54,15 @@ Result<std::unique_ptr<BlockManager>> BlockManager::open(const ModelLayout& layo
     if (!pool) return propagate(pool);
     state->groups.emplace_back(layout.groups[group], std::move(*pool), options.make_policy());
   }
+  if (layout.snapshot && options.snapshots != SnapshotRule::kNone) {
+    auto pool = BlockPool::open({.region = static_cast<std::uint32_t>(layout.groups.size()),
+                                 .blocks = plan.snapshots,
+                                 .block_bytes = layout.snapshot->block_bytes,
+                                 .metadata_only = options.metadata_only});
+    if (!pool) return propagate(pool);
+    state->snapshot_group = static_cast<std::uint32_t>(state->groups.size());
+    state->groups.emplace_back(*layout.snapshot, std::move(*pool), options.make_policy());
+  }
   state->options = std::move(options);
   return std::unique_ptr<BlockManager>(new BlockManager(std::move(state)));
 }
@@ -66,6 +75,14 @@ BlockManager::~BlockManager() {
 
 std::uint32_t BlockManager::group_count() const {
   return static_cast<std::uint32_t>(state_->groups.size());
+}
+
+std::optional<std::uint32_t> BlockManager::snapshot_group() const {
+  return state_->snapshot_group;
+}
+
+std::uint64_t BlockManager::boundary_tokens() const {
+  return state_->boundary_tokens();
 }
 
 const BlockLayout& BlockManager::layout(std::uint32_t group) const {

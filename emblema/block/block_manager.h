@@ -42,11 +42,19 @@ namespace emblema {
 // once, content sharing waits for seal_pending().
 enum class SealMode : std::uint8_t { kInline, kDeferred };
 
+// How snapshots of arena state (ModelLayout::snapshot) decide where a hit ends.
+enum class SnapshotRule : std::uint8_t {
+  kNone,    // there are none, or none is needed
+  kEndHit,  // a hit ends where a snapshot is
+  kNewest,  // a hit ends at any whole boundary, and names the newest snapshot up to there
+};
+
 struct BlockManagerOptions {
   bool metadata_only = false;  // no bytes: content sharing is off, equal keys count as equal bytes
   bool share_content = true;
   bool share_content_across_tenants = false;  // hits never are
   SealMode seal = SealMode::kInline;
+  SnapshotRule snapshots = SnapshotRule::kNone;
   std::function<std::unique_ptr<EvictionPolicy>()> make_policy = make_lru_policy;
   std::uint64_t content_seed = 0;
 
@@ -127,6 +135,7 @@ struct ChainMatch {
   struct Group {
     std::uint64_t first_block = 0;  // blocks before it were not needed (behind the window)
     std::vector<SealedBlock> blocks;
+    std::uint64_t entries = 0;  // of the chain up to `tip`
     Tip tip;
   };
   std::uint64_t tokens = 0;  // a boundary that is whole in every group
@@ -142,7 +151,11 @@ class BlockManager {
                                                     BlockManagerOptions options = {});
   ~BlockManager();  // REQUIRES: every OpenBlock, SealedBlock, Tip and Pin is gone
 
+  // The groups of the layout; behind them the snapshots' own, if any: its blocks are snapshots, its
+  // budget and LRU its own, and its entries without a block just lead to others.
   std::uint32_t group_count() const;
+  std::optional<std::uint32_t> snapshot_group() const;
+  std::uint64_t boundary_tokens() const;  // hits end at multiples of it
   const BlockLayout& layout(std::uint32_t group) const;
   std::byte* region_base(std::uint32_t group) const;  // null in metadata-only mode
   bool huge_pages(std::uint32_t group) const;
@@ -172,10 +185,12 @@ class BlockManager {
 
   // ---- finding -------------------------------------------------------------------------------
 
-  // The longest stored prefix of `tokens`, at most `limit` tokens. REQUIRES: limit <=
-  // tokens.size().
+  // The longest stored prefix of `tokens`, at most `limit` tokens. `recompute_last`: less its last
+  // boundary's blocks, which are there but run again (draft models want their hidden states); what
+  // is left must be whole by itself. REQUIRES: limit <= tokens.size().
   ChainMatch match(const CacheIdentity& identity, std::span<const TokenId> tokens,
-                   std::span<const ExtraId> extras, std::uint64_t limit);
+                   std::span<const ExtraId> extras, std::uint64_t limit,
+                   bool recompute_last = false);
 
   // The same behind a place in the forest; `from` holds one tip per group.
   ChainMatch match_behind(const std::vector<Tip>& from, std::span<const TokenId> tokens,
@@ -205,6 +220,15 @@ class BlockManager {
   // same group; tokens.size() = the tokens filled.
   Published publish(SealedBlock&& block, const Tip& parent, std::span<const TokenId> tokens,
                     std::span<const ExtraId> extras);
+
+  // A chain goes on without a block of its own: only in the snapshots' group.
+  Tip extend(const Tip& parent, std::span<const TokenId> tokens, std::span<const ExtraId> extras);
+
+  // The place `steps` entries nearer to the root. REQUIRES: the chain is that long.
+  Tip ancestor(const Tip& tip, std::uint64_t steps);
+
+  // Evicts the entry's block if nobody holds or pins it. True if it went.
+  bool drop_idle(const Tip& tip);
 
   // Keeps the longest match of `tokens` from being evicted. A pin on nothing holds nothing.
   Pin pin(const CacheIdentity& identity, std::span<const TokenId> tokens,
@@ -256,10 +280,16 @@ class BlockManager {
   bool holds_equal_bytes(const SealedBlock& a, const SealedBlock& b) const;
   Digest key_of(const Tip& tip) const;
   std::vector<Tip> roots(const Digest& key, const EntryProof& proof);
+  // How a match may end, beyond whole boundaries.
+  struct MatchEnd {
+    bool partial = false;         // a segment's last block may be partly filled
+    bool recompute_last = false;  // one boundary less
+  };
+  ChainMatch counted(ChainMatch match);
   ChainMatch match_from(const std::vector<Tip>& from, std::span<const TokenId> tokens,
-                        std::span<const ExtraId> extras, bool partial_end);
+                        std::span<const ExtraId> extras, MatchEnd end);
   std::uint64_t whole_boundary(const std::vector<std::vector<EntryId>>& nodes, std::uint64_t limit,
-                               bool partial_end, std::string* cut_by) const;
+                               MatchEnd end, std::string* cut_by) const;
   void checked() const;
 
   std::unique_ptr<State> state_;

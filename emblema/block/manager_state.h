@@ -113,6 +113,7 @@ struct BlockManager::State {
   BlockKeys keys;
   mutable std::mutex mutex;  // guards everything below but `epoch`
   std::vector<block_internal::GroupState> groups;
+  std::optional<std::uint32_t> snapshot_group;
   std::map<std::string, std::uint32_t, std::less<>> domains;  // tenant -> number, from 1
   BlockStats stats;
   std::uint64_t tick = 0;

@@ -12,92 +12,6 @@
 namespace emblema {
 namespace {
 
-bool is_plain(Encoding encoding) {
-  return encoding == Encoding::kBf16 || encoding == Encoding::kFp16 || encoding == Encoding::kFp32;
-}
-
-// Layers that an engine cannot serve from blocks of their own, named by what they are instead.
-Status check_layer(const LayerGeometry& layer) {
-  std::string what;
-  if (layer.shares_with) {
-    what = fmt::format("reads the rows of layer {}", *layer.shares_with);
-  } else if (layer.chunk_tokens > 0) {
-    what = fmt::format("attends within chunks of {} tokens", layer.chunk_tokens);
-  } else if (layer.streams.empty()) {
-    what = "does not attend";
-  }
-  for (const Stream& stream : layer.streams) {
-    if (!what.empty() || stream.placement != Placement::kArena) continue;
-    what = fmt::format("keeps a {} stream in the arena", to_string(stream.role));
-  }
-  if (what.empty()) return {};
-  return fail(ErrorCode::Unsupported,
-              fmt::format("layer {} ({}) {}; an engine holds latent and kv streams in blocks; this "
-                          "model can be planned and laid out",
-                          layer.index, layer.kind, what));
-}
-
-// Shape and page of every layer, as attention reads them.
-Status describe_layers(EngineCore* core) {
-  for (const LayerGeometry& layer : core->geometry.layers()) {
-    if (Status ok = check_layer(layer); !ok) return ok;
-    EngineCore::LayerView view;
-    const Stream& stream = layer.streams.front();
-    const auto ref = core->find_page(layer.index, stream.role);
-    if (!ref || (stream.role != StreamRole::kKv && stream.role != StreamRole::kLatent)) {
-      return fail(
-          ErrorCode::Unsupported,
-          fmt::format("layer {} ({}) keeps a {} stream in the {}; an engine holds latent and "
-                      "kv streams in blocks",
-                      layer.index, layer.kind, to_string(stream.role),
-                      to_string(stream.placement)));
-    }
-    for (const EntryRegion& region : stream.regions) {
-      if (is_plain(region.encoding)) continue;
-      return fail(ErrorCode::Unsupported,
-                  fmt::format("kv dtype {}: an engine holds rows of bf16, fp16 or fp32; this dtype "
-                              "can be planned",
-                              to_string(core->geometry.options().kv_dtype)));
-    }
-    view.group = ref->group;
-    view.page = ref->page;
-    const bool latent = stream.role == StreamRole::kLatent;
-    view.shape = {.kind = latent ? RowKind::kLatent : RowKind::kGrouped,
-                  .query_heads = layer.query_heads,
-                  .kv_heads = layer.kv_heads,
-                  .key_dim = layer.key_dim,
-                  .value_dim = layer.value_dim,
-                  .scale = layer.scale,
-                  .softcap = layer.softcap,
-                  .window_tokens = layer.window_tokens,
-                  .rotary_offset = latent ? layer.value_dim : 0,
-                  .rope = nullptr};
-    if (layer.has_rope) {
-      auto rope = RopeTable::from(layer.rope, layer.max_positions);
-      if (!rope) return propagate(rope);
-      view.rope = std::move(*rope);
-      core->relocatable = core->relocatable && view.rope.fixed_frequencies();
-    }
-    core->layers.push_back(std::move(view));
-  }
-  return {};
-}
-
-Status check_options(const EngineOptions& options) {
-  if (options.step_tokens == 0 || options.step_tokens > kSequenceTokensMax) {
-    return fail(ErrorCode::Invalid, fmt::format("step_tokens is {}; allowed: 1 to {}",
-                                                options.step_tokens, kSequenceTokensMax));
-  }
-  if (options.max_sequences == 0) {
-    return fail(ErrorCode::Invalid, "max_sequences is 0; allowed: 1 and more");
-  }
-  if (options.digest_bits_for_test > 256) {
-    return fail(ErrorCode::Invalid, fmt::format("digest_bits_for_test is {}; allowed: 0 to 256",
-                                                options.digest_bits_for_test));
-  }
-  return {};
-}
-
 Status check_request(const StartRequest& request) {
   for (std::size_t i = 0; i < request.extra.size(); ++i) {
     const std::uint64_t offset = request.extra[i].offset;
@@ -117,41 +31,6 @@ Status check_request(const StartRequest& request) {
 
 }  // namespace
 
-std::optional<EngineCore::PageRef> EngineCore::find_page(std::uint32_t layer,
-                                                         StreamRole role) const {
-  for (std::uint32_t g = 0; g < layout.groups.size(); ++g) {
-    if (const StreamPage* page = layout.groups[g].find(layer, role)) return PageRef{g, page};
-  }
-  return std::nullopt;
-}
-
-Result<Engine> Engine::open(const ModelGeometry& geometry, const EngineOptions& options) {
-  if (Status ok = check_options(options); !ok) return propagate(ok);
-  auto core = std::make_shared<EngineCore>(geometry);
-  core->options = options;
-  auto layout = ModelLayout::native(geometry);
-  if (!layout) return propagate(layout);
-  core->layout = std::move(*layout);
-  if (Status ok = describe_layers(core.get()); !ok) return propagate(ok);
-  auto plan = plan_pool(core->layout, options.pool_bytes,
-                        {.sequence_tokens = options.sequence_tokens,
-                         .max_positions = geometry.model().max_positions,
-                         .max_sequences = options.max_sequences,
-                         .step_tokens = options.step_tokens});
-  if (!plan) return propagate(plan);
-  core->plan = std::move(*plan);
-  auto blocks =
-      BlockManager::open(core->layout, core->plan,
-                         {.metadata_only = options.metadata_only,
-                          .share_content = options.share_content,
-                          .share_content_across_tenants = options.share_content_across_tenants,
-                          .seal = options.seal,
-                          .digest_bits_for_test = options.digest_bits_for_test});
-  if (!blocks) return propagate(blocks);
-  core->blocks = std::move(*blocks);
-  return Engine(std::move(core));
-}
-
 CacheIdentity Engine::identity_of(const StartRequest& request) const {
   return {.geometry = core_->geometry.fingerprint(),
           .weights = core_->options.identity.weights_id,
@@ -167,11 +46,16 @@ Result<Sequence> Engine::start(const StartRequest& request) {
   state->identity = identity_of(request);
   state->expected.assign(request.tokens.begin(), request.tokens.end());
   state->extras.assign(request.extra.begin(), request.extra.end());
+  if (core_->arena) {
+    auto arena = SequenceArena::open(*core_->arena, state->identity.tenant);
+    if (!arena) return propagate(arena);
+    state->arena = std::move(*arena);
+  }
   const std::uint64_t limit = request.tokens.empty() ? 0 : request.tokens.size() - 1;
-  ChainMatch found = core_->blocks->match(state->identity, request.tokens, request.extra, limit);
+  ChainMatch found = core_->blocks->match(state->identity, request.tokens, request.extra, limit,
+                                          request.recompute_last_block);
   state->hit_tokens = found.tokens;
-  state->begin_part(0, std::move(found));
-  state->rebuild_spans();
+  state->take_up(std::move(found));
   return Sequence(std::move(state));
 }
 
@@ -179,6 +63,11 @@ Result<SegmentLookup> Engine::segment(const StartRequest& request) {
   if (Status ok = check_request(request); !ok) return propagate(ok);
   if (request.tokens.empty()) {
     return fail(ErrorCode::Invalid, "segment of 0 tokens; allowed: 1 and more");
+  }
+  if (core_->arena) {
+    return fail(ErrorCode::Unsupported,
+                "segment of a model with state in the arena: what a token leaves there depends on "
+                "all before it; allowed: prefixes");
   }
   auto content = std::make_shared<const SegmentContent>(
       SegmentContent{identity_of(request),
@@ -259,6 +148,10 @@ std::uint64_t Engine::evict_idle() {
 EngineStats Engine::stats() const {
   EngineStats stats;
   stats.blocks = core_->blocks->stats();
+  stats.snapshots_taken = core_->snapshots_taken;
+  stats.snapshots_missed = core_->snapshots_missed;
+  stats.snapshots_refused = core_->snapshots_refused;
+  if (core_->arena) stats.arena = core_->arena->counts();
   stats.huge_pages = true;
   for (std::uint32_t g = 0; g < core_->layout.groups.size(); ++g) {
     const BlockCounts counts = core_->blocks->counts(g);
@@ -290,6 +183,9 @@ const PoolPlan& Engine::plan() const {
   return core_->plan;
 }
 Status Engine::check_invariants() const {
+  if (core_->arena) {
+    if (Status ok = core_->arena->check_invariants(); !ok) return ok;
+  }
   return core_->blocks->check_invariants();
 }
 

@@ -18,6 +18,7 @@
 
 #include "emblema/contract/result.h"
 #include "emblema/geometry/model_geometry.h"
+#include "emblema/pool/state_arena.h"
 #include "emblema/session/engine_options.h"
 #include "emblema/session/segment.h"
 #include "emblema/session/sequence.h"
@@ -29,8 +30,10 @@ struct StartRequest {
   std::span<const TokenId> tokens = {};  // the prompt
   std::string_view tenant = {};
   std::string_view salt = {};
-  Digest adapter = {};              // of the adapter's content; none = the base model
-  std::vector<ExtraId> extra = {};  // what is not a token, at its offset in the prompt
+  Digest adapter = {};                // of the adapter's content; none = the base model
+  std::vector<ExtraId> extra = {};    // what is not a token, at its offset in the prompt
+  bool recompute_last_block = false;  // a hit ends one boundary earlier: draft models want the
+                                      // hidden states of the last tokens before it
 };
 
 // Encodes a segment that was not stored (or not whole): run `sequence()` like any other, from
@@ -62,22 +65,28 @@ struct EngineStats {
   BlockStats blocks;   // hits, sharing, collisions, evictions
   BlockCounts totals;  // summed over groups
   std::uint64_t region_bytes = 0;
-  bool huge_pages = false;  // every group's region was advised for 2 MiB pages
+  StateArena::Counts arena;  // zero without one
+  std::uint64_t snapshots_taken = 0;
+  std::uint64_t snapshots_missed = 0;   // steps ran past a boundary where one was wanted
+  std::uint64_t snapshots_refused = 0;  // no memory for one could be had
+  bool huge_pages = false;              // every group's region was advised for 2 MiB pages
 };
 
 class Engine {
  public:
   // Invalid: an option out of range. OutOfBlocks: the pool is too small (names the bytes needed).
-  // Io: memory was refused. Unsupported: streams that live in an arena (DeepSeek-V4), or a layout
-  // whose rows this build cannot write.
+  // Io: memory was refused. Unsupported: rows of an encoder; snapshot policy zero of a model with
+  // recurrent state.
   static Result<Engine> open(const ModelGeometry& geometry, const EngineOptions& options);
 
   // A sequence that already holds the longest stored prefix of the prompt: at most all but one
-  // token. Invalid: extra ids outside the prompt or out of order.
+  // token, and a boundary at which everything is there, state included (or Sequence::replay() says
+  // what to run again). Invalid: extra ids outside the prompt or out of order. OutOfBlocks: no
+  // arena slot is free (max_sequences).
   Result<Sequence> start(const StartRequest& request);
 
   // The stored segment of exactly these tokens for this identity, or a builder for it.
-  // Invalid: no tokens; extra ids as in start().
+  // Invalid: no tokens; extra ids as in start(). Unsupported: models with state in the arena.
   Result<SegmentLookup> segment(const StartRequest& request);
 
   // Keeps the longest stored prefix of the request from being evicted while the Pin lives.

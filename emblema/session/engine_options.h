@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "emblema/block/block_manager.h"
 #include "emblema/contract/ids.h"
+#include "emblema/session/snapshot_schedule.h"
 
 namespace emblema {
 
@@ -22,6 +24,16 @@ struct EngineOptions {
   std::uint64_t max_sequences = 16;   // arena slots; models without arena streams have none, and
                                       // then this limits nothing: blocks do
   std::uint64_t step_tokens = 2048;   // largest reserve; larger steps hold more window blocks
+  std::uint64_t steps_max = 1;        // sequences with reserved tokens at once, with arena streams
+
+  // Tokens that truncate() can take back exactly where windows or state would be lost otherwise.
+  std::uint64_t draft_tokens_max = 0;
+
+  // Models with state in the arena: where snapshots are left, and the memory for them. None: an
+  // eighth of the pool.
+  SnapshotPolicy snapshots = SnapshotPolicy::kBoundaries;
+  std::uint64_t snapshot_period_tokens = 0;  // kPeriodic: a multiple of the block boundary
+  std::optional<std::uint64_t> snapshot_bytes = std::nullopt;
 
   bool share_content = true;                  // equal bytes become one block, after memcmp
   bool share_content_across_tenants = false;  // saves memory, never prefill; hits stay apart

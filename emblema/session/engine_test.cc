@@ -45,13 +45,24 @@ TEST(EngineOpen, APoolTooSmallNamesTheBytesNeeded) {
   EXPECT_EQ(refusal(two_group_model(), {}).code, ErrorCode::OutOfBlocks);
 }
 
-TEST(EngineOpen, RefusesWhatItCannotHold) {
-  EXPECT_EQ(refusal(samples::deepseek_v4_flash(), {.pool_bytes = std::uint64_t{1} << 40}).code,
-            ErrorCode::Unsupported);
-  const Error fp8 =
-      refusal(samples::deepseek_v3(), {.pool_bytes = std::uint64_t{1} << 40}, KvDtype::kFp8DsMla);
-  EXPECT_EQ(fp8.code, ErrorCode::Unsupported);
-  EXPECT_THAT(fp8.message, HasSubstr("fp8_ds_mla"));
+TEST(EngineOpen, RefusesRowsOfAnEncoder) {
+  ModelConfig model = grouped_model();
+  model.layers[1].has_cross_attention = true;
+  const Error error = refusal(model, {.pool_bytes = std::uint64_t{1} << 30});
+  EXPECT_EQ(error.code, ErrorCode::Unsupported);
+  EXPECT_THAT(error.message, AllOf(HasSubstr("layer 1"), HasSubstr("cross stream")));
+}
+
+// An engine that could not attend over a type refused to hold it for somebody else's kernels.
+TEST(EngineOpen, HoldsRowsThatNoKernelHereReads) {
+  Engine engine = open_engine(latent_model(), 4, {}, KvDtype::kFp8);
+  Sequence sequence = engine.start({}).value();
+  ASSERT_TRUE(sequence.reserve(3));
+  EXPECT_TRUE(sequence.rows(0, StreamRole::kLatent, 0, 3));
+  const auto inputs = sequence.inputs(0, nullptr, 0, 0);
+  ASSERT_FALSE(inputs);
+  EXPECT_EQ(inputs.error().code, ErrorCode::Unsupported);
+  EXPECT_THAT(inputs.error().message, AllOf(HasSubstr("layer 0"), HasSubstr("fp8")));
 }
 
 TEST(EngineStart, ExtraIdsMustLieWithinThePromptInOrder) {

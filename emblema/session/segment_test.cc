@@ -261,7 +261,8 @@ TEST(SegmentAttach, IsRefusedWithRowsReservedAndToABuilder) {
   ASSERT_TRUE(sequence->reserve(2));
   EXPECT_THAT(sequence->attach(segment).error().message, HasSubstr("2 tokens reserved"));
   auto lookup = engine.segment({.tokens = other}).value();
-  EXPECT_THAT(lookup.builder->sequence().attach(segment).error().message, HasSubstr("nest"));
+  EXPECT_THAT(lookup.builder->sequence().attach(segment).error().message,
+              HasSubstr("seal it first"));
   EXPECT_THAT(lookup.builder->sequence().fork().error().message, HasSubstr("seal it first"));
 }
 

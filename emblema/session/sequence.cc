@@ -18,7 +18,11 @@ RowChunk RowView::operator[](std::uint64_t chunk) const {
   const std::uint64_t end = std::min(first_row_ + rows_, (first_block + chunk + 1) * block_rows_);
   const std::uint64_t block = blocks_[first_block + chunk];
   return {base_ + block * block_bytes_ + begin % block_rows_ * row_bytes_, end - begin, row_bytes_,
-          first_token_ + (begin - first_row_)};
+          first_token_ + (begin - first_row_) * stride_};
+}
+
+void RowView::count_chunks() {
+  chunks_ = rows_ == 0 ? 0 : (first_row_ + rows_ - 1) / block_rows_ - first_row_ / block_rows_ + 1;
 }
 
 Sequence::Sequence(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -46,16 +50,11 @@ const std::string& Sequence::tenant() const {
 
 Status Sequence::reserve(std::uint64_t n) {
   State& s = live();
-  const std::uint64_t step_max = s.core->options.step_tokens;
-  if (n > step_max - std::min(step_max, s.reserved)) {
-    return fail(ErrorCode::Invalid,
-                fmt::format("reserve of {} tokens behind {} reserved; allowed: step_tokens = {} at "
-                            "once",
-                            n, s.reserved, step_max));
-  }
+  if (Status ok = s.check_step(n); !ok) return ok;
+  if (s.replay.count > 0) return s.reserve_replay(n);
   s.follow_forwards();
   const std::uint64_t rows = s.tail().tokens + s.reserved + n;
-  std::vector<std::uint64_t> counts(s.group_count());
+  std::vector<std::uint64_t> counts(s.core->blocks->group_count(), 0);
   std::vector<bool> reopens(s.group_count(), false);
   for (std::uint32_t g = 0; g < s.group_count(); ++g) {
     const GroupRun& run = s.tail().runs[g];
@@ -64,8 +63,14 @@ Status Sequence::reserve(std::uint64_t n) {
     reopens[g] = n > 0 && run.open.empty() && s.tail().tokens % s.block_tokens(g) != 0;
     if (reopens[g] && s.core->blocks->needs_copy(run.sealed.back())) ++counts[g];
   }
+  if (s.arena) {
+    if (Status ok = s.arena->reserve(s.committed(), s.reserved + n); !ok) return ok;
+  }
   auto taken = s.core->blocks->take(counts, s.identity.tenant);
-  if (!taken) return propagate(taken);
+  if (!taken) {
+    if (s.arena && s.reserved == 0) s.arena->cancel();
+    return propagate(taken);
+  }
   for (std::uint32_t g = 0; g < s.group_count(); ++g) {
     GroupRun& run = s.tail().runs[g];
     std::vector<OpenBlock>& fresh = (*taken)[g];
@@ -88,6 +93,7 @@ Status Sequence::reserve(std::uint64_t n) {
 void Sequence::cancel() {
   State& s = live();
   s.reserved = 0;
+  if (s.arena) s.arena->cancel();
   for (std::uint32_t g = 0; g < s.group_count(); ++g) {
     GroupRun& run = s.tail().runs[g];
     const std::uint64_t wanted = ceil_div(s.tail().tokens, s.block_tokens(g));
@@ -99,17 +105,20 @@ void Sequence::cancel() {
 Result<RowView> Sequence::rows(std::uint32_t layer, StreamRole role, std::uint64_t first,
                                std::uint64_t count) const {
   const State& s = live();
-  const auto ref = s.core->find_page(layer, role);
-  if (!ref) {
-    return fail(ErrorCode::Invalid,
-                fmt::format("layer {} has no {} stream of its own", layer, to_string(role)));
-  }
-  const std::uint64_t end = s.committed() + s.reserved;
-  if (first < s.committed() || first > end || count > end - first) {
+  const std::uint64_t end = s.end() + s.reserved;
+  if (first < s.end() || first > end || count > end - first) {
     return fail(
         ErrorCode::Invalid,
         fmt::format("rows of {} tokens at position {}; allowed: reserved positions {} to {}", count,
-                    first, s.committed(), end));
+                    first, s.end(), end));
+  }
+  const auto ref = s.core->find_page(layer, role);
+  if (!ref) return s.arena_rows(layer, role, first, count);
+  if (s.replay.count > 0) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("{} rows of layer {} while tokens are replayed; allowed: rows in the "
+                            "arena, until finish_replay()",
+                            to_string(role), layer));
   }
   const BlockLayout& layout = s.core->layout.groups[ref->group];
   std::byte* region = s.core->blocks->region_base(ref->group);
@@ -123,19 +132,22 @@ Result<RowView> Sequence::rows(std::uint32_t layer, StreamRole role, std::uint64
   view.block_bytes_ = layout.block_bytes;
   view.row_bytes_ = ref->page->row_bytes;
   view.block_rows_ = ref->page->rows;
-  view.first_row_ = first - s.tail().position - run.first_block * layout.block_tokens;
-  view.rows_ = count;
-  view.first_token_ = first;
-  view.chunks_ = count == 0 ? 0
-                            : (view.first_row_ + count - 1) / view.block_rows_ -
-                                  view.first_row_ / view.block_rows_ + 1;
+  view.stride_ = layout.block_tokens / ref->page->rows;
+  // Row r of a stream with stride s is that of tokens r x s ... r x s + s - 1, written with the
+  // last.
+  const std::uint64_t in_part = first - s.tail().position;
+  const std::uint64_t first_group = in_part / view.stride_;
+  view.first_row_ = first_group - run.first_block * view.block_rows_;
+  view.rows_ = (in_part + count) / view.stride_ - first_group;
+  view.first_token_ = s.tail().position + first_group * view.stride_;
+  view.count_chunks();
   return view;
 }
 
 Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, std::uint64_t first,
                                          std::uint64_t queries) const {
   const State& s = live();
-  const std::uint64_t end = s.committed() + s.reserved;
+  const std::uint64_t end = s.end() + s.reserved;
   if (layer >= s.core->layers.size() || first > end || queries > end - first) {
     return fail(ErrorCode::Invalid,
                 fmt::format("{} queries of layer {} at position {}; allowed: layers below {}, "
@@ -143,6 +155,10 @@ Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, st
                             queries, layer, first, s.core->layers.size(), end));
   }
   const EngineCore::LayerView& view = s.core->layers[layer];
+  if (view.page == nullptr) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("inputs of layer {}, which {}", layer, view.unreadable));
+  }
   const BlockLayout& layout = s.core->layout.groups[view.group];
   if (const std::uint64_t from = s.readable_from(view.group, first, queries); from > first) {
     return fail(
@@ -185,16 +201,22 @@ Status Sequence::commit(std::span<const TokenId> ids) {
     return fail(ErrorCode::Invalid, fmt::format("commit of {} tokens behind {}; the segment has {}",
                                                 ids.size(), s.committed(), s.tokens_max));
   }
+  if (s.replay.count > 0) return s.commit_replay(ids);
   for (std::uint64_t i = 0; i < ids.size() && in_part + i < s.expected.size(); ++i) {
     if (ids[i] == s.expected[in_part + i]) continue;
     return fail(ErrorCode::Invalid,
                 fmt::format("commit of token {} at position {}; the prompt has {} there", ids[i],
                             s.committed() + i, s.expected[in_part + i]));
   }
+  if (s.arena) {
+    if (Status ok = s.arena->check_commit(ids.size(), s.reserved); !ok) return ok;
+    s.arena->commit(s.committed(), ids.size(), s.reserved);
+  }
   s.part_tokens.insert(s.part_tokens.end(), ids.begin(), ids.end());
   s.tail().tokens += ids.size();
   s.reserved -= ids.size();
   s.seal_full_blocks();
+  s.leave_snapshots();
   s.release_behind_windows();
   s.rebuild_spans();
   return {};
@@ -202,12 +224,12 @@ Status Sequence::commit(std::span<const TokenId> ids) {
 
 Result<Sequence> Sequence::fork() {
   State& s = live();
-  if (s.reserved > 0 || s.builds_segment) {
-    return fail(
-        ErrorCode::Invalid,
-        s.builds_segment
-            ? std::string("fork of a segment's builder; seal it first")
-            : fmt::format("fork with {} tokens reserved; commit or cancel first", s.reserved));
+  if (Status ok = s.check_idle("fork"); !ok) return propagate(ok);
+  std::optional<SequenceArena> arena;
+  if (s.arena) {
+    auto copy = s.arena->fork();
+    if (!copy) return propagate(copy);
+    arena = std::move(*copy);
   }
   s.seal_tail();
   auto child = std::make_unique<State>();
@@ -218,9 +240,17 @@ Result<Sequence> Sequence::fork() {
   child->extras = s.extras;
   child->hit_tokens = s.hit_tokens;
   child->forward_epoch = s.forward_epoch;
+  child->arena = std::move(arena);
+  child->snapshot_chain = s.snapshot_chain;
   for (const Tip& tip : s.tips) child->tips.push_back(tip.share());
   for (const Part& part : s.parts) {
-    Part copy{part.is_segment, part.position, part.tokens, {}};
+    Part copy{.is_segment = part.is_segment,
+              .position = part.position,
+              .tokens = part.tokens,
+              .runs = {},
+              .token_ids = part.token_ids,
+              .extras = part.extras};
+    for (const Tip& tip : part.tips) copy.tips.push_back(tip.share());
     for (const GroupRun& run : part.runs) {
       GroupRun run_copy{.first_block = run.first_block, .sealed = {}, .open = {}, .indexes = {}};
       for (const SealedBlock& block : run.sealed) run_copy.sealed.push_back(block.share());
@@ -234,13 +264,7 @@ Result<Sequence> Sequence::fork() {
 
 Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const TokenId> following) {
   State& s = live();
-  if (s.reserved > 0 || s.builds_segment) {
-    return fail(
-        ErrorCode::Invalid,
-        s.builds_segment
-            ? std::string("attach to a segment's builder; segments do not nest")
-            : fmt::format("attach with {} tokens reserved; commit or cancel first", s.reserved));
-  }
+  if (Status ok = s.check_idle("attach"); !ok) return propagate(ok);
   if (s.tail().tokens < s.expected.size()) {
     return fail(
         ErrorCode::Invalid,
@@ -262,6 +286,12 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
     return fail(ErrorCode::Unsupported,
                 "attach at another position: this model's rotary frequencies depend on the length");
   }
+  if (s.core->chunk_tokens > 0 && s.committed() % s.core->chunk_tokens != 0) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("attach at position {}; allowed: multiples of {}, where chunks of this "
+                            "model begin",
+                            s.committed(), s.core->chunk_tokens));
+  }
   s.seal_tail();
   BlockManager::LinkRequest link{.segment = segment.content_,
                                  .delta = static_cast<std::int64_t>(s.committed()),
@@ -274,13 +304,18 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
   }
   std::vector<Tip> tips = s.core->blocks->link(s.tips, link);
 
-  Part attached{true, s.committed(), segment.tokens(), {}};
+  Part attached{
+      .is_segment = true, .position = s.committed(), .tokens = segment.tokens(), .runs = {}};
+  for (const Tip& tip : tips) attached.tips.push_back(tip.share());
   for (const Segment::Run& run : segment.runs_) {
     GroupRun copy{.first_block = run.first_block, .sealed = {}, .open = {}, .indexes = {}};
     for (const SealedBlock& block : run.blocks) copy.sealed.push_back(block.share());
     attached.runs.push_back(std::move(copy));
   }
   const std::uint64_t position = attached.position + attached.tokens;
+  s.tail().tips = std::move(s.tips);
+  s.tail().token_ids = std::move(s.part_tokens);
+  s.tail().extras = std::move(s.extras);
   if (s.tail().tokens == 0) s.parts.pop_back();
   s.parts.push_back(std::move(attached));
 
@@ -300,6 +335,11 @@ std::span<const Span> Sequence::spans(std::uint32_t group) const {
   return live().spans[group];
 }
 
+std::vector<Span> Sequence::window_spans() const {
+  const State& s = live();
+  return s.arena ? s.arena->window_spans(s.end(), s.reserved) : std::vector<Span>();
+}
+
 std::vector<BlockId> Sequence::held_blocks(std::uint32_t group) const {
   std::vector<BlockId> held;
   for (const Part& part : live().parts) {
@@ -312,6 +352,7 @@ std::vector<BlockId> Sequence::held_blocks(std::uint32_t group) const {
 ConstByteSpan Sequence::row_bytes(std::uint32_t layer, StreamRole role,
                                   std::uint64_t position) const {
   const auto ref = live().core->find_page(layer, role);
+  if (!ref && live().arena) return live().arena->row(layer, role, position, live().end());
   if (!ref || position >= live().committed()) return {};
   const BlockLayout& layout = live().core->layout.groups[ref->group];
   const std::byte* region = live().core->blocks->region_base(ref->group);
@@ -319,7 +360,8 @@ ConstByteSpan Sequence::row_bytes(std::uint32_t layer, StreamRole role,
     if (position < part.position || position >= part.position + part.tokens) continue;
     const GroupRun& run = part.runs[ref->group];
     const std::uint64_t block = (position - part.position) / layout.block_tokens;
-    const std::uint64_t row = (position - part.position) % layout.block_tokens;
+    const std::uint64_t stride = layout.block_tokens / ref->page->rows;
+    const std::uint64_t row = (position - part.position) % layout.block_tokens / stride;
     if (region == nullptr || block < run.first_block) return {};
     return {
         region + row_offset_bytes(layout, *ref->page, run.indexes[block - run.first_block], row),

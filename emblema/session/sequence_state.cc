@@ -11,13 +11,14 @@ namespace emblema {
 void Sequence::State::begin_part(std::uint64_t position, ChainMatch found) {
   Part part{false, position, found.tokens, {}};
   tips.clear();
-  for (ChainMatch::Group& group : found.groups) {
+  for (std::uint32_t g = 0; g < group_count(); ++g) {
+    ChainMatch::Group& group = found.groups[g];
     part.runs.push_back({.first_block = group.first_block,
                          .sealed = std::move(group.blocks),
                          .open = {},
                          .indexes = {}});
-    tips.push_back(std::move(group.tip));
   }
+  for (ChainMatch::Group& group : found.groups) tips.push_back(std::move(group.tip));
   parts.push_back(std::move(part));
   part_tokens.assign(expected.begin(),
                      expected.begin() + static_cast<std::ptrdiff_t>(found.tokens));
@@ -67,14 +68,14 @@ void Sequence::State::seal_full_blocks() {
   }
 }
 
-// The next query sits at committed() and sees W tokens, itself included: a block whose last row
-// lies before committed() - W + 1 is never read again.
+// A block whose last row no later query sees is given back; of draft tokens that truncate() may
+// take back, what their place would see stays.
 void Sequence::State::release_behind_windows() {
+  const std::uint64_t kept = committed() - std::min(committed(), core->options.draft_tokens_max);
   for (std::uint32_t g = 0; g < group_count(); ++g) {
     const BlockLayout& layout = core->layout.groups[g];
-    if (layout.retention != Retention::kWindow) continue;
-    if (committed() + 1 <= layout.window_tokens) continue;
-    const std::uint64_t visible_from = committed() + 1 - layout.window_tokens;
+    if (layout.retention == Retention::kGrowing) continue;
+    const std::uint64_t visible_from = layout.visible_from(kept);
     for (Part& part : parts) {
       GroupRun& run = part.runs[g];
       std::size_t behind = 0;
@@ -92,7 +93,7 @@ void Sequence::State::release_behind_windows() {
 std::uint64_t Sequence::State::readable_from(std::uint32_t group, std::uint64_t first,
                                              std::uint64_t queries) const {
   const BlockLayout& layout = core->layout.groups[group];
-  if (layout.retention != Retention::kWindow) return first;
+  if (layout.retention == Retention::kGrowing) return first;
   std::uint64_t from = first;
   for (const Part& part : parts) {
     // Rows [part.position, gone) were released, or never held.
@@ -100,7 +101,11 @@ std::uint64_t Sequence::State::readable_from(std::uint32_t group, std::uint64_t 
     const std::uint64_t gone = part.position + std::min(part.tokens, released);
     const bool before_them = first + queries <= part.position;
     if (gone == part.position || before_them) continue;
-    from = std::max(from, gone + layout.window_tokens - 1);
+    if (layout.retention == Retention::kChunk) {
+      if (layout.visible_from(from) < gone) from = round_up(gone, layout.window_tokens);
+    } else {
+      from = std::max(from, gone + layout.window_tokens - 1);
+    }
   }
   return from;
 }
@@ -133,7 +138,8 @@ void Sequence::State::rebuild_spans() {
     for (const Part& part : parts) {
       const GroupRun& run = part.runs[g];
       const std::uint64_t skipped = run.first_block * block_tokens(g);
-      const std::uint64_t rows = part.tokens + (&part == &tail() ? reserved : 0);
+      const bool grows = &part == &tail() && replay.count == 0;
+      const std::uint64_t rows = part.tokens + (grows ? reserved : 0);
       if (rows <= skipped) continue;
       spans[g].push_back({.blocks = run.indexes,
                           .first_row = 0,

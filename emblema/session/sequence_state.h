@@ -8,6 +8,7 @@
 
 #include "emblema/session/engine_core.h"
 #include "emblema/session/sequence.h"
+#include "emblema/session/sequence_arena.h"
 
 namespace emblema {
 
@@ -27,6 +28,12 @@ struct Part {
   std::uint64_t position = 0;  // attached position of its first token
   std::uint64_t tokens = 0;    // committed
   std::vector<GroupRun> runs;  // one per group
+
+  // Once another part lies behind it: where chains go on, and of own tokens what they are. What
+  // truncate() needs to make it the last one again.
+  std::vector<Tip> tips = {};
+  std::vector<TokenId> token_ids = {};
+  std::vector<ExtraId> extras = {};
 
   std::int64_t delta() const { return is_segment ? static_cast<std::int64_t>(position) : 0; }
   // Own rows are stored at their attached position, a segment's from 0.
@@ -50,6 +57,15 @@ struct Sequence::State {
   std::uint64_t hit_tokens = 0;
   std::uint64_t tokens_max = UINT64_MAX;  // a segment's builder ends with its span
   bool builds_segment = false;
+
+  // Of models with an arena; the last tip is then that of the snapshots' chain, `snapshot_chain`
+  // tokens long.
+  std::optional<SequenceArena> arena;
+  std::uint64_t snapshot_chain = 0;
+  Tip rolling_snapshot;  // this sequence's own, replaced by its next one
+  TokenRange replay;     // count > 0: these tokens are being run again
+  std::uint64_t replay_at = 0;
+
   std::uint64_t forward_epoch = 0;
   std::vector<std::vector<Span>> spans;  // per group, kept up to date
   SequenceInputs query;                  // what the last inputs() describes
@@ -63,6 +79,26 @@ struct Sequence::State {
   std::uint32_t group_count() const {
     return static_cast<std::uint32_t>(core->layout.groups.size());
   }
+
+  // What the rings of the arena and rows() count from.
+  std::uint64_t end() const { return replay.count > 0 ? replay_at : committed(); }
+
+  Result<RowView> arena_rows(std::uint32_t layer, StreamRole role, std::uint64_t first,
+                             std::uint64_t count) const;
+  [[nodiscard]] Status check_step(std::uint64_t n) const;
+  [[nodiscard]] Status reserve_replay(std::uint64_t n);
+  [[nodiscard]] Status commit_replay(std::span<const TokenId> ids);
+  // Takes up what was found, as start() does: blocks, chains, state and what must be replayed.
+  void take_up(ChainMatch found);
+  bool is_exact_at(std::uint64_t tokens) const;
+  void reopen_part(std::uint64_t tokens);
+  void cut(std::uint64_t tokens);
+  TokenRange find_again(std::uint64_t tokens);
+  SnapshotSchedule schedule() const;
+  void leave_snapshots();
+  bool leave_snapshot(std::uint64_t boundary);
+  // Invalid where `what` cannot be done now: tokens reserved, a builder, a replay.
+  [[nodiscard]] Status check_idle(std::string_view what) const;
 
   void begin_part(std::uint64_t position, ChainMatch found);
   void seal_tail();

@@ -90,6 +90,21 @@ TEST(DecodeAttention, FromOneToManyHeads) {
   }
 }
 
+TEST(DecodeAttention, ChunksBeginAnewAlsoWithinAStepAndBesideAWindow) {
+  for (const std::uint64_t chunk : {1ULL, 5ULL, 16ULL, 33ULL, 1000ULL}) {
+    for (const std::uint64_t window : {0ULL, 7ULL}) {
+      AttentionShape shape = grouped_shape(6, 2, 16, 24);
+      shape.chunk_tokens = chunk;
+      shape.window_tokens = window;
+      AttentionCase call(shape, Encoding::kBf16, 16, 20, chunk);
+      call.add_plain_sequence(50, 7);
+      call.add_plain_sequence(16, 16);
+      call.add_plain_sequence(33, 1);
+      expect_reference(call, fmt::format("chunk {} window {}", chunk, window));
+    }
+  }
+}
+
 TEST(DecodeAttention, WindowsSoftcapAndSinksTogether) {
   for (const std::uint64_t window : {0ULL, 1ULL, 2ULL, 15ULL, 16ULL, 17ULL, 63ULL, 1000ULL}) {
     for (const bool is_latent : {true, false}) {

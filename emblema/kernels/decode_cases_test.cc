@@ -55,6 +55,22 @@ TEST(DecodeCases, AWindowOfFourAttendsFourKeysNotFive) {
   }
 }
 
+TEST(DecodeCases, AChunkOfFourBeginsAnewAtEveryMultiple) {
+  const std::vector<float> want = {0, 0.5F, 1, 1.5F, 4, 4.5F};
+  for (const std::uint64_t step : {6ULL, 1ULL, 2ULL, 5ULL}) {
+    AttentionCase call = counting_case(6, 0, Encoding::kFp32);
+    call.inputs.shape.chunk_tokens = 4;
+    const Span span = call.make_span({.rows = 6});
+    for (std::uint64_t first = 0; first < 6; first += step) {
+      Span written = span;
+      written.rows = std::min<std::uint64_t>(6, first + step);
+      call.add_sequence({written}, written.rows - first, static_cast<std::int64_t>(first));
+    }
+    ASSERT_TRUE(call.decode());
+    EXPECT_EQ(call.out, want) << "steps of " << step;
+  }
+}
+
 TEST(DecodeCases, AWindowOfOneSeesOnlyItselfAndALongOneEverything) {
   const auto outputs = [](std::uint64_t window) {
     AttentionCase call = counting_case(6, window, Encoding::kFp32);

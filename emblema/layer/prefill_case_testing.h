@@ -131,6 +131,8 @@ inline Expected attend(const AttentionLayer& layer, const Cached& cached,
     if (shape.window_tokens > 0 && distance >= static_cast<std::int64_t>(shape.window_tokens)) {
       continue;
     }
+    const auto chunk = static_cast<std::int64_t>(shape.chunk_tokens);
+    if (chunk > 0 && cached.attached[row] / chunk != position / chunk) continue;
     const KeyValue kv = key_value(layer, cached, row, head);
     double z = 0;
     for (std::size_t i = 0; i < query.size(); ++i) z += query[i] * kv.key[i];

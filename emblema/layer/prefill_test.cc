@@ -57,6 +57,18 @@ TEST(Prefill, WindowSoftcapAndSinksAreTheDefinitionInDouble) {
   }
 }
 
+TEST(Prefill, ChunksAreTheDefinitionInDouble) {
+  for (Made made : {latent(), grouped()}) {
+    for (const std::uint32_t chunk : {1U, 4U, 16U, 23U}) {
+      made.layer.chunk_tokens = chunk;
+      check_prompt(made, 23, Encoding::kBf16);
+    }
+  }
+  Made made = grouped();
+  made.layer.chunk_tokens = 256;
+  check_prompt(made, 531, Encoding::kBf16);
+}
+
 TEST(Prefill, NoRotationNeedsNoTable) {
   Made made = latent();
   made.layer.has_rope = false;

@@ -180,7 +180,7 @@ class Tracked {
   // A sequence started with this request: what was hit must hold what was stored.
   Tracked(const Engine& engine, Sequence sequence, std::uint64_t context,
           std::span<const TokenId> prompt)
-      : engine_(&engine), sequence_(std::move(sequence)), context_(context) {
+      : engine_(&engine), sequence_(std::move(sequence)), context_(context), contexts_{context} {
     append(prompt.first(sequence_.tokens()));
   }
 
@@ -217,7 +217,17 @@ class Tracked {
   Tracked fork() {
     auto child = sequence_.fork();
     EXPECT_TRUE(child) << (child ? "" : child.error().message);
-    return {*engine_, std::move(*child), context_, rows_};
+    return {*engine_, std::move(*child), contexts_, rows_};
+  }
+
+  Result<TokenRange> truncate(std::uint64_t n) {
+    auto again = sequence_.truncate(n);
+    if (!again) return again;
+    rows_.resize(sequence_.tokens());
+    contexts_.resize(rows_.size() + 1);
+    context_ = contexts_.back();
+    written_.clear();
+    return again;
   }
 
   // `segment_context`: what the segment's bytes were encoded behind (its identity).
@@ -229,6 +239,7 @@ class Tracked {
     const std::vector<RowTruth> truth = truth_of(segment_context, segment.content().tokens);
     context_ = after_segment(context_, truth.back().context, at);
     rows_.insert(rows_.end(), truth.begin(), truth.end());
+    contexts_.resize(rows_.size() + 1, context_);
     append(following.first(*hit));
     return hit;
   }
@@ -237,14 +248,19 @@ class Tracked {
   std::string first_wrong_byte() const;
 
  private:
-  Tracked(const Engine& engine, Sequence sequence, std::uint64_t context,
+  Tracked(const Engine& engine, Sequence sequence, const std::vector<std::uint64_t>& contexts,
           const std::vector<RowTruth>& rows)
-      : engine_(&engine), sequence_(std::move(sequence)), context_(context), rows_(rows) {}
+      : engine_(&engine),
+        sequence_(std::move(sequence)),
+        context_(contexts.back()),
+        contexts_(contexts),
+        rows_(rows) {}
 
   void append(std::span<const TokenId> ids) {
     for (const TokenId id : ids) {
       context_ = after_token(context_, id);
       rows_.push_back({context_, rows_.size()});
+      contexts_.push_back(context_);
     }
     written_.clear();
   }
@@ -257,9 +273,10 @@ class Tracked {
 
   const Engine* engine_;
   Sequence sequence_;
-  std::uint64_t context_;          // behind the last committed token
-  std::vector<RowTruth> rows_;     // of every committed token, attached segments included
-  std::vector<RowTruth> written_;  // reserved, written and not committed
+  std::uint64_t context_;                // behind the last committed token
+  std::vector<std::uint64_t> contexts_;  // [i] behind i tokens; inside a segment, behind it
+  std::vector<RowTruth> rows_;           // of every committed token, attached segments included
+  std::vector<RowTruth> written_;        // reserved, written and not committed
 };
 
 inline std::string Tracked::wrong_in_layer(const LayerGeometry& layer) const {

@@ -114,7 +114,9 @@ class Hybrid {
   Hybrid fork() {
     auto child = sequence_.fork();
     EXPECT_TRUE(child) << (child ? "" : child.error().message);
-    return {*engine_, std::move(*child), words_, ids_};
+    Hybrid forked(*engine_, std::move(*child), words_, ids_);
+    forked.drafts_max_ = drafts_max_;
+    return forked;
   }
 
   Result<TokenRange> truncate(std::uint64_t n) {

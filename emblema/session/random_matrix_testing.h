@@ -55,6 +55,7 @@ inline void add(const RandomMet& more, RandomMet* sum) {
   sum->refusals += more.refusals;
   sum->forks += more.forks;
   sum->attaches += more.attaches;
+  sum->truncations += more.truncations;
   sum->tokens_hit_behind_segments += more.tokens_hit_behind_segments;
   sum->segments_found += more.segments_found;
   sum->segments_built += more.segments_built;
@@ -71,6 +72,7 @@ inline void expect_met(const BlockStats& sum, const RandomMet& met, const Random
   EXPECT_GT(met.refusals, 0u);
   EXPECT_GT(met.forks, 0u);
   EXPECT_GT(met.attaches, 0u);
+  EXPECT_GT(met.truncations, 0u);
   EXPECT_GT(met.segments_built, 0u);
   EXPECT_GT(met.segments_found, 0u);
   EXPECT_GT(met.tokens_hit_behind_segments, 0u);

@@ -26,6 +26,8 @@ inline void RandomRun::perform(Operation operation) {
       live->tracked.cancel();
       live->written.clear();
       return;
+    case kTruncate:
+      return live == nullptr ? void() : truncate(*live);
     case kFork:
       return live == nullptr ? void() : fork(*live);
     case kSegment:
@@ -81,7 +83,9 @@ inline void RandomRun::start_with(std::size_t identity, std::vector<TokenId> tok
   if (hit > 0) model_.seen(boundaries[hit / kBlock - 1]);
   words.resize(hit + 1);
   Tracked tracked(engine_, std::move(*sequence), byte_context(identity), tokens);
-  lives_.push_back({std::move(tracked), identity, std::move(words), std::move(tokens), {}});
+  std::vector<TokenId> found(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(hit));
+  lives_.push_back(
+      {std::move(tracked), identity, std::move(words), std::move(tokens), {}, std::move(found)});
 }
 
 // What most requests do: the rest of the prompt, step by step.
@@ -158,8 +162,33 @@ inline void RandomRun::commit(Live& live) {
   live.written.clear();
   for (const TokenId id : ids) {
     live.words.push_back(after_token(live.words.back(), id));
+    live.tokens.push_back(id);
     if (live.part_tokens() % kBlock == 0) model_.stored(live.words.back());
   }
+}
+
+// Within the last part. Behind segments, a window may have lost the rows: then nothing changes.
+inline void RandomRun::truncate(Live& live) {
+  before_ = counts_of(engine_);
+  const std::uint64_t kept = below(live.part_tokens() + 1);
+  const std::uint64_t begin = live.tracked->tokens() - live.part_tokens();
+  const auto again = live.tracked.truncate(begin + kept);
+  if (!again) {
+    expect(setup_.two_groups && begin > 0, "truncate: " + again.error().message);
+    return expect_refused(false, again.error().code, ErrorCode::Invalid, "truncate");
+  }
+  ++met_.truncations;
+  live.written.clear();
+  live.expected.clear();
+  if (again->count > 0) {
+    std::vector<TokenId> ids = live.tokens;
+    ids.resize(kept);
+    const auto boundaries = boundaries_of(live.words, kept);
+    expect_within(model_.bounds(boundaries), again->first / kBlock, "truncate");
+    live.expected = std::move(ids);
+  }
+  live.words.resize(again->first - begin + 1);
+  live.tokens.resize(again->first - begin);
 }
 
 inline void RandomRun::fork(Live& live) {
@@ -174,7 +203,7 @@ inline void RandomRun::fork(Live& live) {
                           ErrorCode::Invalid, "a fork with rows reserved");
   }
   if (lives_.size() >= 2 * kLivesMax) return;
-  Live child{live.tracked.fork(), live.identity, live.words, live.expected, {}};
+  Live child{live.tracked.fork(), live.identity, live.words, live.expected, {}, live.tokens};
   const auto parent = static_cast<std::size_t>(&live - lives_.data());
   lives_.push_back(std::move(child));
   ++met_.forks;
@@ -294,6 +323,7 @@ inline void RandomRun::attach(Live& live, const HeldSegment& held, std::vector<T
   if (*hit > 0) model_.seen(boundaries[*hit / kBlock - 1]);
   words.resize(*hit + 1);
   live.words = std::move(words);
+  live.tokens.assign(following.begin(), following.begin() + static_cast<std::ptrdiff_t>(*hit));
   live.expected = std::move(following);
   live.written.clear();
 }

@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Setups, RandomOperations, testing::ValuesIn(every_setup
                          [](const auto& made) { return name_of(made.param); });
 
 TEST_P(RandomOperations, AgreeWithTheModel) {
-  run_setup(GetParam(), 2, 1000);
+  run_setup(GetParam(), 4, 500);
 }
 
 }  // namespace

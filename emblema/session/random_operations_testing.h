@@ -43,6 +43,7 @@ struct RandomMet {
   std::uint64_t refusals = 0;
   std::uint64_t forks = 0;
   std::uint64_t attaches = 0;
+  std::uint64_t truncations = 0;
   std::uint64_t tokens_hit_behind_segments = 0;
   std::uint64_t segments_found = 0;
   std::uint64_t segments_built = 0;
@@ -102,6 +103,7 @@ class RandomRun {
     kWrite,
     kCommit,
     kCancel,
+    kTruncate,
     kFork,
     kSegment,
     kScene,
@@ -131,6 +133,7 @@ class RandomRun {
     std::vector<std::uint64_t> words;  // of the last part: [i] behind i of its tokens
     std::vector<TokenId> expected;     // what commit must find in this part
     std::vector<TokenId> written;      // reserved rows that hold these tokens
+    std::vector<TokenId> tokens;       // of the last part, committed
     std::uint64_t part_tokens() const { return words.size() - 1; }
   };
   struct HeldSegment {
@@ -223,6 +226,7 @@ class RandomRun {
   void reserve(Live& live, std::uint64_t n);
   void write(Live& live);
   void commit(Live& live);
+  void truncate(Live& live);
   void fork(Live& live);
   void make_segment(std::size_t identity, const std::vector<TokenId>& tokens);
   void play_scene();

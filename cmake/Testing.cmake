@@ -39,7 +39,8 @@ function(emblema_add_fuzz source)
     set_tests_properties(${name} PROPERTIES LABELS "fast;fuzz-smoke" TIMEOUT 120)
     add_dependencies(emblema_tests_fast ${name})
   endif()
-  target_link_libraries(${name} PRIVATE emblema emblema_flags fmt::fmt)
+  # GoogleTest, because what a room's tests share speaks it.
+  target_link_libraries(${name} PRIVATE emblema emblema_flags fmt::fmt GTest::gtest)
 endfunction()
 
 function(emblema_room_tests folder sources)

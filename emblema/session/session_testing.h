@@ -131,8 +131,13 @@ struct RowTruth {
   std::uint64_t stored = 0;   // position that it was stored at
 };
 
+// A row's first 8 bytes, which tell whose it is.
+inline std::uint64_t row_word(const RowTruth& truth, std::uint32_t layer) {
+  return mix(mix(truth.context, truth.stored), layer);
+}
+
 inline void expected_row(const RowTruth& truth, std::uint32_t layer, ByteSpan row) {
-  std::uint64_t word = mix(mix(truth.context, truth.stored), layer);
+  std::uint64_t word = row_word(truth, layer);
   for (std::size_t at = 0; at < row.size(); at += sizeof(word)) {
     std::memcpy(row.data() + at, &word, std::min(sizeof(word), row.size() - at));
     word = mix(word, at);
@@ -246,6 +251,8 @@ class Tracked {
 
   // Reads every byte that attention can see, through spans, and compares. "" or what is wrong.
   std::string first_wrong_byte() const;
+  // The first 8 bytes of the row that first_wrong_byte() last found wrong.
+  std::uint64_t wrong_word() const { return wrong_word_; }
 
  private:
   Tracked(const Engine& engine, Sequence sequence, const std::vector<std::uint64_t>& contexts,
@@ -277,6 +284,7 @@ class Tracked {
   std::vector<std::uint64_t> contexts_;  // [i] behind i tokens; inside a segment, behind it
   std::vector<RowTruth> rows_;           // of every committed token, attached segments included
   std::vector<RowTruth> written_;        // reserved, written and not committed
+  mutable std::uint64_t wrong_word_ = 0;
 };
 
 inline std::string Tracked::wrong_in_layer(const LayerGeometry& layer) const {
@@ -305,6 +313,7 @@ inline std::string Tracked::wrong_in_layer(const LayerGeometry& layer) const {
       if (stored != truth->stored) return where + std::to_string(first + r) + ": stored elsewhere";
       expected_row(*truth, layer.index, expected);
       if (std::memcmp(bytes, expected.data(), expected.size() - 1) != 0) {
+        std::memcpy(&wrong_word_, bytes, sizeof(wrong_word_));
         return where + std::to_string(first + r) + ": not the bytes that were stored";
       }
       if (first + r < committed &&

@@ -12,7 +12,8 @@
 //
 // Errors: every call that can fail returns an emblema_status and changes nothing where it fails;
 //   emblema_last_error() has the message. A null pointer is EMBLEMA_INVALID, but for those that are
-//   said to be optional. No exception leaves a call.
+//   said to be optional. No exception leaves a call. Only where the system refuses memory inside a
+//   call (EMBLEMA_IO) is a sequence left half changed: release it.
 // Ownership: an `emblema_x** out` receives an object that the caller gives back with its _close or
 //   _release, in any order: sequences and segments keep alive what they need of their engine, and
 //   an engine needs no model. On failure *out is NULL. What a caller passes in is only read during

@@ -1,7 +1,9 @@
 // Stress: tenants that say the same words, in a pool that is too small for them all, on threads
 // that hand each other forks, while others seal, pin and evict. Every byte that anybody can read is
-// compared, and a wrong one is traced to the row that it belongs to.
+// compared, and a wrong one is traced to the row that it belongs to. EMBLEMA_TORTURE: a hundred
+// times as long.
 #include <atomic>
+#include <cstdlib>
 #include <latch>
 #include <mutex>
 #include <optional>
@@ -237,6 +239,7 @@ TEST_P(TenantsInASmallPool, ReadTheirOwnBytesOnly) {
                                .step_tokens = 128,
                                .seal = setup.seal,
                                .digest_bits_for_test = setup.digest_bits});
+  const int rounds = std::getenv("EMBLEMA_TORTURE") != nullptr ? 8000 : 80;
   Exchange exchange;
   std::vector<Worker> workers;
   for (unsigned seed = 1; seed <= 4; ++seed) {
@@ -265,9 +268,9 @@ TEST_P(TenantsInASmallPool, ReadTheirOwnBytesOnly) {
       std::vector<std::jthread> threads;
       threads.reserve(workers.size());
       for (Worker& worker : workers) {
-        threads.emplace_back([&worker, &all_there] {
+        threads.emplace_back([&worker, &all_there, rounds] {
           all_there.arrive_and_wait();
-          worker.run(80);
+          worker.run(rounds);
         });
       }
     }

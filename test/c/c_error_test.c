@@ -179,13 +179,14 @@ static void test_engines_refused(const emblema_model* model) {
   emblema_sequence_release(sequence);
   emblema_engine_close(engine);
 
-  emblema_model* recurrent = NULL;
-  const emblema_model_options hybrid = {.struct_bytes = sizeof hybrid, .source = "deepseek-v4-pro"};
-  CHECK_OK(emblema_model_open(&hybrid, &recurrent));
+  emblema_model* encoder = NULL;
+  const emblema_model_options vision = {.struct_bytes = sizeof vision,
+                                        .source = "llama-3.2-11b-vision"};
+  CHECK_OK(emblema_model_open(&vision, &encoder));
   const emblema_engine_options plain = {.struct_bytes = sizeof plain, .pool_bytes = 1u << 30};
-  CHECK_FAILS(emblema_engine_open(recurrent, &plain, &engine), EMBLEMA_UNSUPPORTED, "layer 0");
+  CHECK_FAILS(emblema_engine_open(encoder, &plain, &engine), EMBLEMA_UNSUPPORTED, "cross");
   CHECK(engine == NULL);
-  emblema_model_close(recurrent);
+  emblema_model_close(encoder);
 }
 
 static void test_requests_refused(emblema_engine* engine) {

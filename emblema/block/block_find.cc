@@ -8,6 +8,14 @@
 
 namespace emblema {
 
+// One block's worth of a chain: what its entry must be compared with.
+struct block_internal::ChainLink {
+  Digest key;
+  std::span<const TokenId> tokens;
+  std::vector<ExtraId> extras;
+};
+
+using block_internal::ChainLink;
 using block_internal::GroupState;
 using block_internal::Hold;
 
@@ -25,13 +33,6 @@ std::vector<ExtraId> extras_within(std::span<const ExtraId> extras, std::uint64_
   return within;
 }
 
-// One block's worth of a chain: what its entry must be compared with.
-struct ChainLink {
-  Digest key;
-  std::span<const TokenId> tokens;
-  std::vector<ExtraId> extras;
-};
-
 std::vector<ChainLink> chain_of(const BlockKeys& keys, Digest key, std::uint64_t block_tokens,
                                 std::span<const TokenId> tokens, std::span<const ExtraId> extras,
                                 bool partial_end) {
@@ -48,12 +49,16 @@ std::vector<ChainLink> chain_of(const BlockKeys& keys, Digest key, std::uint64_t
   return chain;
 }
 
+// Blocks of a chain that one hold of the lock looks at: a few microseconds, however long the chain.
+constexpr std::size_t kLinksPerHold = 64;
+
 // The nodes of a chain that are there. In growing groups each has its block; in window groups a
 // ghost keeps the chain comparable.
 std::vector<EntryId> nodes_of(const GroupState& group, EntryId from,
-                              const std::vector<ChainLink>& chain, std::uint64_t* key_collisions) {
+                              std::span<const ChainLink> chain, std::uint64_t* key_collisions) {
   std::vector<EntryId> nodes;
   EntryId parent = from;
+  group.index.prefetch(chain);
   for (const ChainLink& link : chain) {
     const EntryProof proof{
         .kind = EntryKind::kBlock, .parent = parent, .tokens = link.tokens, .extras = link.extras};
@@ -73,25 +78,40 @@ std::uint64_t first_needed(const BlockLayout& layout, std::uint64_t boundary) {
   return blocks - std::min<std::uint64_t>(blocks, 1);
 }
 
-bool has_blocks(const GroupState& group, const std::vector<EntryId>& nodes, std::uint64_t first,
-                std::uint64_t end) {
-  if (nodes.size() < end) return false;
-  for (std::uint64_t i = first; i < end; ++i) {
-    if (!group.index.at(nodes[i]).block) return false;
+// `boundary` where everything that it needs is there, else the most tokens that may be whole.
+// In growing groups whoever holds the last node keeps all before it, with their blocks.
+std::uint64_t whole_within(const GroupState& group, const std::vector<EntryId>& nodes,
+                           std::uint64_t boundary) {
+  const std::uint64_t blocks = ceil_div(boundary, group.layout.block_tokens);
+  if (nodes.size() < blocks) return nodes.size() * group.layout.block_tokens;
+  if (group.growing()) return boundary;
+  for (std::uint64_t i = blocks; i > first_needed(group.layout, boundary); --i) {
+    if (!group.index.at(nodes[i - 1]).block) return (i - 1) * group.layout.block_tokens;
   }
-  return true;
+  return boundary;
 }
 
-bool is_whole(const GroupState& group, const std::vector<EntryId>& nodes, std::uint64_t boundary) {
-  return has_blocks(group, nodes, first_needed(group.layout, boundary),
-                    ceil_div(boundary, group.layout.block_tokens));
+// The same for a hit that ends `dropped` tokens before the boundary: it must be whole by itself,
+// and the blocks that are dropped must be there. Snapshots are needed at the hit's end only.
+std::uint64_t whole_before(const GroupState& group, const std::vector<EntryId>& nodes,
+                           std::uint64_t boundary, std::uint64_t dropped) {
+  const std::uint64_t kept = boundary - dropped;
+  const std::uint64_t reach = whole_within(group, nodes, kept);
+  if (reach < kept) return reach + dropped;
+  if (group.layout.retention == Retention::kFixed) return boundary;
+  const std::uint64_t size = group.layout.block_tokens;
+  for (std::uint64_t i = boundary / size; i > kept / size; --i) {
+    if (nodes.size() < i || !group.index.at(nodes[i - 1]).block) return (i - 1) * size;
+  }
+  return boundary;
 }
 
-// Of the first `blocks` nodes the last with a block; 0 where none has one.
-std::uint64_t newest_block(const GroupState& group, const std::vector<EntryId>& nodes,
-                           std::uint64_t blocks) {
-  while (blocks > 0 && !group.index.at(nodes[blocks - 1]).block) --blocks;
-  return blocks - std::min<std::uint64_t>(blocks, 1);
+// The last node with a block; their number where none has one.
+std::uint64_t newest_block(const GroupState& group, std::span<const EntryId> nodes) {
+  for (std::uint64_t i = nodes.size(); i > 0; --i) {
+    if (group.index.at(nodes[i - 1]).block) return i - 1;
+  }
+  return nodes.size();
 }
 
 }  // namespace
@@ -155,38 +175,100 @@ ChainMatch BlockManager::match_from(const std::vector<Tip>& from, std::span<cons
     chains.push_back(
         chain_of(state_->keys, start, layout(i).block_tokens, tokens, extras, end.partial));
   }
+  // The lock is held for a piece of a chain at a time. What was found stays meanwhile: a tip on its
+  // last node keeps the nodes, and in growing groups their blocks too.
+  std::vector<std::vector<EntryId>> nodes;
+  std::vector<Tip> deepest;
+  for (std::uint32_t i = 0; i < group_count(); ++i) {
+    nodes.push_back(walk(from[i], chains[i], &deepest.emplace_back()));
+  }
   ChainMatch match;
   match.groups.resize(group_count());
-  const std::lock_guard lock(state_->mutex);
-  std::vector<std::vector<EntryId>> nodes;
-  for (std::uint32_t i = 0; i < group_count(); ++i) {
-    nodes.push_back(
-        nodes_of(state_->groups[i], from[i].entry_, chains[i], &state_->stats.key_collisions));
-  }
-  match.tokens = whole_boundary(nodes, tokens.size(), end, &match.cut_by);
-  ++state_->tick;
-  for (std::uint32_t i = 0; i < group_count(); ++i) {
-    GroupState& group = state_->groups[i];
-    ChainMatch::Group& found = match.groups[i];
-    const std::uint64_t whole = ceil_div(match.tokens, group.layout.block_tokens);
-    const std::uint64_t blocks = std::min<std::uint64_t>(whole, nodes[i].size());
-    found.entries = blocks;
-    found.first_block = i == state_->snapshot_group
-                            ? newest_block(group, nodes[i], blocks)
-                            : std::min(first_needed(group.layout, match.tokens), blocks);
-    for (std::uint64_t block = group.growing() ? 0 : found.first_block; block < blocks; ++block) {
-      const EntryId node = nodes[i][block];
-      group.touch(node, state_->tick);
-      const auto holder = group.index.at(node).block;
-      if (block < found.first_block || !holder) continue;
-      group.add_ref(*holder);
-      found.blocks.push_back(SealedBlock(Hold(this, i, group.pool.id_of(*holder))));
+  std::uint64_t tick = 0;
+  const auto blocks_of = [&](std::uint32_t i) {
+    const std::uint64_t whole = ceil_div(match.tokens, layout(i).block_tokens);
+    return std::span(nodes[i]).first(std::min<std::uint64_t>(whole, nodes[i].size()));
+  };
+  {
+    const std::lock_guard lock(state_->mutex);
+    match.tokens = whole_boundary(nodes, tokens.size(), end, &match.cut_by);
+    tick = ++state_->tick;
+    // Blocks of windows and snapshots may go at any time: they are held in the same breath.
+    for (std::uint32_t i = 0; i < group_count(); ++i) {
+      const GroupState& group = state_->groups[i];
+      if (group.growing()) continue;
+      const auto chain = blocks_of(i);
+      ChainMatch::Group& found = match.groups[i];
+      const bool is_snapshots = i == state_->snapshot_group;
+      found.first_block = is_snapshots ? newest_block(group, chain)
+                                       : std::min<std::uint64_t>(
+                                             first_needed(layout(i), match.tokens), chain.size());
+      const auto needed = chain.subspan(found.first_block);
+      hold_blocks(i, is_snapshots ? needed.first(std::min<std::size_t>(needed.size(), 1)) : needed,
+                  &found);
     }
-    const EntryId last = blocks == 0 ? from[i].entry_ : nodes[i][blocks - 1];
-    group.add_tip(last);
-    found.tip = Tip(this, i, last);
+  }
+  for (std::uint32_t i = 0; i < group_count(); ++i) {
+    take_up(from[i], blocks_of(i), tick, &match.groups[i]);
   }
   return match;
+}
+
+// The nodes of a chain that are there, and a tip on the last of them.
+std::vector<EntryId> BlockManager::walk(const Tip& from, const std::vector<ChainLink>& chain,
+                                        Tip* deepest) {
+  std::vector<EntryId> nodes;
+  for (std::size_t first = 0; first < chain.size(); first += kLinksPerHold) {
+    const auto piece =
+        std::span(chain).subspan(first, std::min(kLinksPerHold, chain.size() - first));
+    Tip reached;
+    {
+      const std::lock_guard lock(state_->mutex);
+      GroupState& group = state_->groups[from.group_];
+      const std::vector<EntryId> found = nodes_of(group, nodes.empty() ? from.entry_ : nodes.back(),
+                                                  piece, &state_->stats.key_collisions);
+      if (!found.empty()) {
+        group.add_tip(found.back());
+        reached = Tip(this, from.group_, found.back());
+      }
+      nodes.insert(nodes.end(), found.begin(), found.end());
+    }
+    if (!reached.holds()) break;
+    std::swap(*deepest, reached);
+    if (nodes.size() < first + piece.size()) break;
+  }
+  return nodes;
+}
+
+// Touches the nodes of a match, holds their blocks where that was not done, and ends it in a tip.
+void BlockManager::take_up(const Tip& from, std::span<const EntryId> nodes, std::uint64_t tick,
+                           ChainMatch::Group* found) {
+  GroupState& group = state_->groups[from.group_];
+  found->entries = nodes.size();
+  // Of windows and snapshots only what is needed was used.
+  const std::size_t skipped = group.growing() ? 0 : found->first_block;
+  for (std::size_t first = skipped; first < nodes.size(); first += kLinksPerHold) {
+    const auto piece = nodes.subspan(first, std::min(kLinksPerHold, nodes.size() - first));
+    const std::lock_guard lock(state_->mutex);
+    for (const EntryId node : piece) group.touch(node, tick);
+    if (group.growing()) hold_blocks(from.group_, piece, found);
+  }
+  const EntryId end = nodes.empty() ? from.entry_ : nodes.back();
+  const std::lock_guard lock(state_->mutex);
+  group.add_tip(end);
+  found->tip = Tip(this, from.group_, end);
+}
+
+// Under the lock. REQUIRES: each of these nodes has its block.
+void BlockManager::hold_blocks(std::uint32_t group_number, std::span<const EntryId> nodes,
+                               ChainMatch::Group* found) {
+  GroupState& group = state_->groups[group_number];
+  for (const EntryId node : nodes) __builtin_prefetch(&group.meta[*group.index.at(node).block]);
+  for (const EntryId node : nodes) {
+    const std::uint32_t index = *group.index.at(node).block;
+    group.add_ref(index);
+    found->blocks.push_back(SealedBlock(Hold(this, group_number, group.pool.id_of(index))));
+  }
 }
 
 // The longest boundary that is whole in every group, and the group that cut it.
@@ -197,27 +279,27 @@ std::uint64_t BlockManager::whole_boundary(const std::vector<std::vector<EntryId
   const std::uint64_t dropped = end.recompute_last ? step : 0;
   std::uint64_t boundary = limit / step * step;
   if (end.partial && boundary < limit) boundary = limit;
+  const auto reach_of = [&](std::uint32_t i, const std::vector<EntryId>& chain) {
+    const bool any =
+        i == state_->snapshot_group && state_->options.snapshots == SnapshotRule::kNewest;
+    if (any) return boundary;
+    const GroupState& group = state_->groups[i];
+    return dropped > 0 ? whole_before(group, chain, boundary, dropped)
+                       : whole_within(group, chain, boundary);
+  };
   while (boundary > 0) {
-    const auto lacking = [&](std::uint32_t i) {
-      if (i == state_->snapshot_group && state_->options.snapshots == SnapshotRule::kNewest) {
-        return false;
-      }
-      const GroupState& group = state_->groups[i];
-      const std::uint64_t last = boundary / group.layout.block_tokens;
-      const bool drops = dropped > 0 && i != state_->snapshot_group;
-      return !is_whole(group, nodes[i], boundary - dropped) ||
-             (drops &&
-              !has_blocks(group, nodes[i], (boundary - dropped) / group.layout.block_tokens, last));
-    };
     std::uint32_t first = 0;
-    while (first < group_count() && !lacking(first)) ++first;
+    std::uint64_t reach = boundary;
+    while (first < group_count()) {
+      reach = reach_of(first, nodes[first]);
+      if (reach < boundary) break;
+      ++first;
+    }
     if (first == group_count()) break;
     *cut_by = state_->groups[first].layout.group_name;
     // Skip at once to what this group's chain reaches.
-    const std::uint64_t reach = nodes[first].size() * layout(first).block_tokens;
     const std::uint64_t below = (boundary - 1) / step * step;
-    boundary =
-        std::min(below, (reach + (first == state_->snapshot_group ? dropped : 0)) / step * step);
+    boundary = std::min(below, reach / step * step);
   }
   return boundary - std::min(boundary, dropped);
 }

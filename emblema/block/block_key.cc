@@ -1,8 +1,9 @@
 #include "emblema/block/block_key.h"
 
+#include <bit>
 #include <cstddef>
+#include <span>
 #include <string_view>
-#include <vector>
 
 namespace emblema {
 namespace {
@@ -12,22 +13,17 @@ enum class Role : std::uint8_t { kRoot = 1, kBlock = 2, kSegment = 3, kLink = 4 
 
 class Encoder {
  public:
-  explicit Encoder(Role role) { bytes_.push_back(static_cast<std::byte>(role)); }
+  explicit Encoder(Role role) { hash_.update(std::as_bytes(std::span(&role, 1))); }
 
-  void number(std::uint64_t value) { little_endian(value, 8); }
-  void digest(const Digest& digest) {
-    const auto bytes = std::as_bytes(std::span(digest.bytes));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-  }
+  void number(std::uint64_t value) { little_endian(std::span<const std::uint64_t>(&value, 1)); }
+  void digest(const Digest& digest) { hash_.update(std::as_bytes(std::span(digest.bytes))); }
   void text(std::string_view text) {
     number(text.size());
-    const auto bytes = std::as_bytes(std::span(text));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    hash_.update(std::as_bytes(std::span(text)));
   }
   void tokens(std::span<const TokenId> tokens) {
-    bytes_.reserve(bytes_.size() + 8 + 4 * tokens.size());
     number(tokens.size());
-    for (const TokenId token : tokens) little_endian(token, 4);
+    little_endian(tokens);
   }
   void extras(std::span<const ExtraId> extras) {
     number(extras.size());
@@ -43,13 +39,23 @@ class Encoder {
     text(identity.tenant);
     text(identity.salt);
   }
-  Digest finish() const { return sha256(bytes_); }
+  Digest finish() { return hash_.finish(); }
 
  private:
-  void little_endian(std::uint64_t value, int width) {
-    for (int i = 0; i < width; ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
+  template <class Number>
+  void little_endian(std::span<const Number> numbers) {
+    if constexpr (std::endian::native == std::endian::little) {
+      hash_.update(std::as_bytes(numbers));
+    } else {
+      for (const Number number : numbers) {
+        for (std::size_t i = 0; i < sizeof(number); ++i) {
+          const auto byte = static_cast<std::byte>(number >> (8 * i));
+          hash_.update(std::span(&byte, 1));
+        }
+      }
+    }
   }
-  std::vector<std::byte> bytes_;
+  Sha256 hash_;
 };
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Taking, sealing and giving back blocks. Finding them: block_find.cc; sharing: block_share.cc.
 #include "emblema/block/block_manager.h"
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,6 +37,25 @@ void copy_rows(const BlockLayout& layout, ConstByteSpan from, ByteSpan to,
   }
 }
 
+// Blocks that one hold of the lock takes, and evicts others for: some twenty microseconds.
+constexpr std::uint64_t kBlocksPerHold = 64;
+
+bool is_one_piece(std::span<const std::uint64_t> counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}) <= kBlocksPerHold;
+}
+
+// Moves at most kBlocksPerHold blocks out of `left`.
+std::vector<std::uint64_t> next_piece(std::vector<std::uint64_t>* left) {
+  std::vector<std::uint64_t> piece;
+  std::uint64_t room = kBlocksPerHold;
+  for (std::uint64_t& count : *left) {
+    piece.push_back(std::min(count, room));
+    room -= piece.back();
+    count -= piece.back();
+  }
+  return piece;
+}
+
 }  // namespace
 
 BlockManager::BlockManager(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -63,6 +84,7 @@ Result<std::unique_ptr<BlockManager>> BlockManager::open(const ModelLayout& layo
     state->snapshot_group = static_cast<std::uint32_t>(state->groups.size());
     state->groups.emplace_back(*layout.snapshot, std::move(*pool), options.make_policy());
   }
+  state->mutex.observe(options.lock_holds);
   state->options = std::move(options);
   return std::unique_ptr<BlockManager>(new BlockManager(std::move(state)));
 }
@@ -100,7 +122,27 @@ bool BlockManager::huge_pages(std::uint32_t group) const {
 Result<std::vector<std::vector<OpenBlock>>> BlockManager::take(
     std::span<const std::uint64_t> counts, std::string_view tenant) {
   EMBLEMA_CHECK(counts.size() == state_->groups.size(), "one count per group");
+  if (!is_one_piece(counts)) {  // said before anything is evicted
+    const std::lock_guard lock(state_->mutex);
+    const Status room = state_->has_room(counts);
+    if (!room) return propagate(room);
+  }
   std::vector<std::vector<OpenBlock>> taken(counts.size());
+  std::vector<std::uint64_t> left(counts.begin(), counts.end());
+  while (true) {
+    const std::vector<std::uint64_t> piece = next_piece(&left);
+    // What was there at the first look may be gone now: then all that was taken is given back.
+    const Status got = take_piece(piece, tenant, &taken);
+    if (!got) return propagate(got);
+    if (std::ranges::all_of(left, [](std::uint64_t count) { return count == 0; })) break;
+  }
+  checked();
+  return taken;
+}
+
+// In one hold of the lock; bytes are zeroed after it.
+Status BlockManager::take_piece(std::span<const std::uint64_t> counts, std::string_view tenant,
+                                std::vector<std::vector<OpenBlock>>* taken) {
   std::vector<ByteSpan> to_zero;
   {
     const std::lock_guard lock(state_->mutex);
@@ -109,10 +151,9 @@ Result<std::vector<std::vector<OpenBlock>>> BlockManager::take(
     const std::uint32_t domain = state_->domain_of(tenant);
     for (std::uint32_t i = 0; i < counts.size(); ++i) {
       GroupState& group = state_->groups[i];
-      taken[i].reserve(counts[i]);
       for (std::uint64_t n = 0; n < counts[i]; ++n) {
         const GroupState::Taken block = group.take_open(domain);
-        taken[i].push_back(OpenBlock(Hold(this, i, block.id)));
+        (*taken)[i].push_back(OpenBlock(Hold(this, i, block.id)));
         const bool foreign = block.last_domain != 0 && block.last_domain != domain;
         if (foreign && !group.pool.metadata_only()) {
           to_zero.push_back(group.pool.bytes(block.id.index));
@@ -122,8 +163,7 @@ Result<std::vector<std::vector<OpenBlock>>> BlockManager::take(
     state_->stats.zeroed_blocks += to_zero.size();
   }
   for (const ByteSpan bytes : to_zero) std::memset(bytes.data(), 0, bytes.size());
-  checked();
-  return taken;
+  return {};
 }
 
 SealedBlock BlockManager::seal(OpenBlock&& block, std::uint64_t filled_tokens) {

@@ -31,12 +31,17 @@
 #include "emblema/block/block_states.h"
 #include "emblema/block/cache_identity.h"
 #include "emblema/block/eviction_policy.h"
+#include "emblema/block/lock_holds.h"
 #include "emblema/block/prefix_index.h"
 #include "emblema/contract/result.h"
 #include "emblema/layout/block_layout.h"
 #include "emblema/layout/pool_plan.h"
 
 namespace emblema {
+
+namespace block_internal {
+struct ChainLink;
+}  // namespace block_internal
 
 // kInline: publish() hashes and compares before it returns. kDeferred: the prefix entry exists at
 // once, content sharing waits for seal_pending().
@@ -57,6 +62,7 @@ struct BlockManagerOptions {
   SnapshotRule snapshots = SnapshotRule::kNone;
   std::function<std::unique_ptr<EvictionPolicy>()> make_policy = make_lru_policy;
   std::uint64_t content_seed = 0;
+  LockHolds* lock_holds = nullptr;  // told of every hold of the lock; outlives the manager
 
   // Tests only: bits kept of every key and content digest, so that all of them collide.
   unsigned digest_bits_for_test = 256;
@@ -164,7 +170,9 @@ class BlockManager {
 
   // `counts[group]` open blocks for each group, or nothing: evicts idle entries if it must.
   // A block that another tenant held before is zeroed first.
-  // OutOfBlocks: names the group, what is needed and what could be had; nothing was changed.
+  // OutOfBlocks: names the group, what is needed and what could be had; nothing was changed, save
+  // that a request of over 64 blocks may have evicted some if other threads took the rest
+  // meanwhile.
   Result<std::vector<std::vector<OpenBlock>>> take(std::span<const std::uint64_t> counts,
                                                    std::string_view tenant);
 
@@ -269,6 +277,8 @@ class BlockManager {
   struct State;
   explicit BlockManager(std::unique_ptr<State> state);
 
+  [[nodiscard]] Status take_piece(std::span<const std::uint64_t> counts, std::string_view tenant,
+                                  std::vector<std::vector<OpenBlock>>* taken);
   void release_hold(std::uint32_t group, BlockId id);
   std::optional<OpenBlock> reopen_in_place(SealedBlock& block);
   OpenBlock copy_into(SealedBlock&& block, OpenBlock&& spare);
@@ -288,6 +298,11 @@ class BlockManager {
   ChainMatch counted(ChainMatch match);
   ChainMatch match_from(const std::vector<Tip>& from, std::span<const TokenId> tokens,
                         std::span<const ExtraId> extras, MatchEnd end);
+  std::vector<EntryId> walk(const Tip& from, const std::vector<block_internal::ChainLink>& chain,
+                            Tip* deepest);
+  void take_up(const Tip& from, std::span<const EntryId> nodes, std::uint64_t tick,
+               ChainMatch::Group* found);
+  void hold_blocks(std::uint32_t group, std::span<const EntryId> nodes, ChainMatch::Group* found);
   std::uint64_t whole_boundary(const std::vector<std::vector<EntryId>>& nodes, std::uint64_t limit,
                                MatchEnd end, std::string* cut_by) const;
   void checked() const;

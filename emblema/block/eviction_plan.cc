@@ -47,7 +47,9 @@ class EvictionPlan {
     victims_.push_back(entry);
     const Entry& node = group_.index.at(entry);
     const std::uint32_t block = *node.block;
-    if (++entries_gone_[block] == group_.meta[block].entries) ++freed_;
+    // Counted in a table only where several must go: nearly every block has one entry.
+    const std::uint32_t holders = group_.meta[block].entries;
+    if (holders == 1 || ++entries_gone_[block] == holders) ++freed_;
     if (group_.growing()) expose_parent(node.parent);
   }
 
@@ -55,7 +57,8 @@ class EvictionPlan {
   void expose_parent(EntryId entry) {
     while (entry != kNoEntry) {
       const Entry& node = group_.index.at(entry);
-      if (++children_gone_[entry] < node.children || node.tips > 0 || node.pins > 0) return;
+      if (node.children > 1 && ++children_gone_[entry] < node.children) return;
+      if (node.tips > 0 || node.pins > 0) return;
       if (node.block) {
         if (group_.meta[*node.block].refs == 0) exposed_.emplace(node.last_use, entry);
         return;

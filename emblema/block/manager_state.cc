@@ -11,7 +11,10 @@ namespace emblema::block_internal {
 
 GroupState::GroupState(BlockLayout group_layout, BlockPool group_pool,
                        std::unique_ptr<EvictionPolicy> order)
-    : layout(std::move(group_layout)), pool(std::move(group_pool)), policy(std::move(order)) {
+    : layout(std::move(group_layout)),
+      pool(std::move(group_pool)),
+      index(layout.block_tokens, pool.capacity()),
+      policy(std::move(order)) {
   meta.resize(pool.capacity());
   counts_[static_cast<std::size_t>(BlockClass::kFree)] = pool.capacity();
 }
@@ -234,7 +237,8 @@ std::uint64_t BlockManager::State::boundary_tokens() const {
   return boundary;
 }
 
-Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
+Result<std::vector<std::vector<EntryId>>> BlockManager::State::plan_room(
+    std::span<const std::uint64_t> counts) const {
   std::vector<std::vector<EntryId>> victims(counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const auto& group = groups[i];
@@ -250,11 +254,23 @@ Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
     }
     victims[i] = std::move(*plan);
   }
+  return victims;
+}
+
+Status BlockManager::State::has_room(std::span<const std::uint64_t> counts) const {
+  const auto victims = plan_room(counts);
+  if (!victims) return propagate(victims);
+  return {};
+}
+
+Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
+  const auto victims = plan_room(counts);
+  if (!victims) return propagate(victims);
   for (std::size_t i = 0; i < counts.size(); ++i) {
     auto& group = groups[i];
     const std::uint64_t free_before = group.pool.free_count();
-    for (const EntryId victim : victims[i]) group.evict(victim);
-    stats.evicted_entries += victims[i].size();
+    for (const EntryId victim : (*victims)[i]) group.evict(victim);
+    stats.evicted_entries += (*victims)[i].size();
     stats.evicted_blocks += group.pool.free_count() - free_before;
   }
   return {};

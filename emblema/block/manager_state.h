@@ -7,7 +7,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "emblema/block/block_key.h"
 #include "emblema/block/block_manager.h"
 #include "emblema/block/content_index.h"
+#include "emblema/block/lock_holds.h"
 #include "emblema/pool/block_pool.h"
 
 namespace emblema::block_internal {
@@ -111,7 +111,7 @@ namespace emblema {
 struct BlockManager::State {
   BlockManagerOptions options;
   BlockKeys keys;
-  mutable std::mutex mutex;  // guards everything below but `epoch`
+  mutable ObservedMutex mutex;  // guards everything below but `epoch`
   std::vector<block_internal::GroupState> groups;
   std::optional<std::uint32_t> snapshot_group;
   std::map<std::string, std::uint32_t, std::less<>> domains;  // tenant -> number, from 1
@@ -124,7 +124,11 @@ struct BlockManager::State {
   void queue_content(std::uint32_t group, BlockId id);  // for seal_pending()
   std::uint64_t boundary_tokens() const;  // where a hit may end: the lcm of the block tokens
   // Evicts so that counts[group] blocks of each group are free. OutOfBlocks: nothing was changed.
-  Status make_room(std::span<const std::uint64_t> counts);
+  [[nodiscard]] Status make_room(std::span<const std::uint64_t> counts);
+  // Whether make_room could. Changes nothing.
+  [[nodiscard]] Status has_room(std::span<const std::uint64_t> counts) const;
+  // What make_room would evict, for each group.
+  Result<std::vector<std::vector<EntryId>>> plan_room(std::span<const std::uint64_t> counts) const;
 };
 
 }  // namespace emblema

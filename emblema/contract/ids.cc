@@ -1,13 +1,39 @@
 #include "emblema/contract/ids.h"
 
+// OpenSSL 3 calls SHA256_Init deprecated, but what it offers instead looks the algorithm up anew
+// and allocates each time: twice the cost of hashing a block's tokens.
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/sha.h>
 
 namespace emblema {
 
-Digest sha256(std::span<const std::byte> bytes) {
+namespace {
+
+SHA256_CTX* context_of(std::byte* state) {
+  return reinterpret_cast<SHA256_CTX*>(state);
+}
+
+}  // namespace
+
+Sha256::Sha256() {
+  static_assert(sizeof(SHA256_CTX) <= kStateBytes && alignof(SHA256_CTX) <= alignof(Sha256));
+  SHA256_Init(context_of(state_));
+}
+
+void Sha256::update(std::span<const std::byte> bytes) {
+  SHA256_Update(context_of(state_), bytes.data(), bytes.size());
+}
+
+Digest Sha256::finish() {
   Digest digest;
-  SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.bytes.data());
+  SHA256_Final(digest.bytes.data(), context_of(state_));
   return digest;
+}
+
+Digest sha256(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.finish();
 }
 
 std::string Digest::hex() const {

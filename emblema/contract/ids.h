@@ -27,7 +27,21 @@ struct Digest {
   static bool parse_hex(const std::string& text, Digest* out);  // false: not 64 hex digits
 };
 
-// SHA-256 (FIPS 180-4). Thread-safe.
+// SHA-256 (FIPS 180-4) of bytes that come in pieces. A value; one thread at a time.
+class Sha256 {
+ public:
+  Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void update(std::span<const std::byte> bytes);
+  Digest finish();  // REQUIRES: called once, last
+
+ private:
+  static constexpr std::size_t kStateBytes = 112;
+  alignas(8) std::byte state_[kStateBytes];  // OpenSSL's context: no allocation
+};
+
+// The same of bytes that are all there. Thread-safe.
 Digest sha256(std::span<const std::byte> bytes);
 
 // What makes the bytes of two caches interchangeable (ModelGeometry::fingerprint).

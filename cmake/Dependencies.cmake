@@ -11,6 +11,12 @@ find_package(CLI11 REQUIRED)
 # for OpenCL, which nobody here needs.
 include(FindPlainLibraries)
 emblema_find_plain(emblema_xxhash xxhash.h xxhash)
+# On x86 Debian's and Ubuntu's xxHash chooses its vectors at run time, if called by these names. The
+# symbol decides: a library built without them hashes as it was compiled.
+include(CheckCXXSymbolExists)
+set(CMAKE_REQUIRED_LIBRARIES emblema_xxhash)
+check_cxx_symbol_exists(XXH3_128bits_withSeed_dispatch xxh_x86dispatch.h EMBLEMA_XXHASH_DISPATCH)
+unset(CMAKE_REQUIRED_LIBRARIES)
 emblema_find_dnnl()
 
 if(EMBLEMA_DEVELOPER)

@@ -1,7 +1,8 @@
 // Which sealed blocks have which bytes: finds candidates for sharing by a keyed 128-bit hash. What
 // it finds is always compared byte by byte before it is shared.
 //
-// XXH3-128 with a seed of this manager's own. It defends against accidents, not against someone who
+// XXH3-128 with a seed of this manager's own, by the widest vectors that the processor has: the
+// same digest on every machine. It defends against accidents, not against someone who
 // can choose contents: that is what the comparison is for. Not synchronised (BlockManager's lock);
 // content_digest() is a pure function.
 #pragma once
@@ -9,6 +10,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "emblema/contract/bytes.h"
@@ -24,6 +26,10 @@ struct ContentDigest {
 
 // `digest_bits` < 128 keeps only so many bits, for tests that need collisions.
 ContentDigest content_digest(ConstByteSpan bytes, std::uint64_t seed, unsigned digest_bits = 128);
+
+// The vectors that it uses on this processor: "avx512", "avx2", "sse2"; "as compiled" where xxHash
+// offers no choice at run time. For reports.
+std::string_view content_digest_isa();
 
 class ContentIndex {
  public:

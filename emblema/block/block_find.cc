@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "emblema/block/block_manager.h"
+#include "emblema/block/chain.h"
 #include "emblema/block/manager_state.h"
 #include "emblema/contract/check.h"
 
@@ -11,9 +12,8 @@ namespace emblema {
 using block_internal::GroupState;
 using block_internal::Hold;
 
-namespace {
+namespace block_internal {
 
-// The extra ids that enter within [first, first + count), with offsets from `first`.
 std::vector<ExtraId> extras_within(std::span<const ExtraId> extras, std::uint64_t first,
                                    std::uint64_t count) {
   std::vector<ExtraId> within;
@@ -24,13 +24,6 @@ std::vector<ExtraId> extras_within(std::span<const ExtraId> extras, std::uint64_
   }
   return within;
 }
-
-// One block's worth of a chain: what its entry must be compared with.
-struct ChainLink {
-  Digest key;
-  std::span<const TokenId> tokens;
-  std::vector<ExtraId> extras;
-};
 
 std::vector<ChainLink> chain_of(const BlockKeys& keys, Digest key, std::uint64_t block_tokens,
                                 std::span<const TokenId> tokens, std::span<const ExtraId> extras,
@@ -48,8 +41,6 @@ std::vector<ChainLink> chain_of(const BlockKeys& keys, Digest key, std::uint64_t
   return chain;
 }
 
-// The nodes of a chain that are there. In growing groups each has its block; in window groups a
-// ghost keeps the chain comparable.
 std::vector<EntryId> nodes_of(const GroupState& group, EntryId from,
                               const std::vector<ChainLink>& chain, std::uint64_t* key_collisions) {
   std::vector<EntryId> nodes;
@@ -65,11 +56,19 @@ std::vector<EntryId> nodes_of(const GroupState& group, EntryId from,
   return nodes;
 }
 
-// First block that a continuation at `boundary` can still see.
 std::uint64_t first_needed(const BlockLayout& layout, std::uint64_t boundary) {
   if (layout.retention != Retention::kWindow || boundary < layout.window_tokens) return 0;
   return (boundary - layout.window_tokens + 1) / layout.block_tokens;
 }
+
+}  // namespace block_internal
+
+using block_internal::chain_of;
+using block_internal::ChainLink;
+using block_internal::first_needed;
+using block_internal::nodes_of;
+
+namespace {
 
 bool is_whole(const GroupState& group, const std::vector<EntryId>& nodes, std::uint64_t boundary) {
   const std::uint64_t blocks = ceil_div(boundary, group.layout.block_tokens);
@@ -109,7 +108,9 @@ ChainMatch BlockManager::match_behind(const std::vector<Tip>& from, std::span<co
   ChainMatch match = match_from(from, tokens.first(limit), extras, false);
   {
     const std::lock_guard lock(state_->mutex);
-    state_->stats.prefix_hit_tokens += match.tokens;
+    const std::uint64_t step = state_->boundary_tokens();
+    state_->note_found(HitKind::kPrefix, state_->tenant_of_start(0, from[0].entry_),
+                       limit / step * step, match);
   }
   checked();
   return match;
@@ -119,9 +120,9 @@ ChainMatch BlockManager::match_segment(const std::shared_ptr<const SegmentConten
   const Digest key = state_->keys.segment(segment->identity, segment->tokens, segment->extras);
   const std::vector<Tip> from = roots(key, {.kind = EntryKind::kSegmentRoot, .segment = segment});
   ChainMatch match = match_from(from, segment->tokens, segment->extras, true);
-  if (match.tokens == segment->tokens.size()) {
+  {
     const std::lock_guard lock(state_->mutex);
-    state_->stats.segment_hit_tokens += match.tokens;
+    state_->note_found(HitKind::kSegment, segment->identity.tenant, segment->tokens.size(), match);
   }
   checked();
   return match;
@@ -146,6 +147,8 @@ ChainMatch BlockManager::match_from(const std::vector<Tip>& from, std::span<cons
         nodes_of(state_->groups[i], from[i].entry_, chains[i], &state_->stats.key_collisions));
   }
   match.tokens = whole_boundary(nodes, tokens.size(), partial_end, &match.cut_by);
+  match.miss = state_->miss_reason(
+      chains, nodes, std::min(match.tokens + state_->boundary_tokens(), tokens.size()));
   ++state_->tick;
   for (std::uint32_t i = 0; i < group_count(); ++i) {
     GroupState& group = state_->groups[i];

@@ -195,11 +195,12 @@ std::uint64_t BlockManager::evict_all() {
   std::uint64_t freed = 0;
   {
     const std::lock_guard lock(state_->mutex);
-    for (GroupState& group : state_->groups) {
+    for (std::uint32_t i = 0; i < state_->groups.size(); ++i) {
+      const GroupState& group = state_->groups[i];
       const std::uint64_t free_before = group.pool.free_count();
-      const std::vector<EntryId> victims = group.all_evictable();
-      for (const EntryId victim : victims) group.evict(victim);
-      state_->stats.evicted_entries += victims.size();
+      for (const EntryId victim : group.all_evictable()) {
+        state_->evict(i, victim, EvictionReason::kAsked);
+      }
       freed += group.pool.free_count() - free_before;
     }
     state_->stats.evicted_blocks += freed;
@@ -210,7 +211,10 @@ std::uint64_t BlockManager::evict_all() {
 
 BlockStats BlockManager::stats() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->stats;
+  BlockStats stats = state_->stats;
+  stats.dead_keys = state_->dead.size();
+  stats.dead_keys_forgotten = state_->dead.forgotten();
+  return stats;
 }
 
 BlockCounts BlockManager::counts(std::uint32_t group) const {

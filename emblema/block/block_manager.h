@@ -29,9 +29,11 @@
 #include <vector>
 
 #include "emblema/block/block_states.h"
+#include "emblema/block/cache_event.h"
 #include "emblema/block/cache_identity.h"
 #include "emblema/block/eviction_policy.h"
 #include "emblema/block/prefix_index.h"
+#include "emblema/block/why.h"
 #include "emblema/contract/result.h"
 #include "emblema/layout/block_layout.h"
 #include "emblema/layout/pool_plan.h"
@@ -49,6 +51,9 @@ struct BlockManagerOptions {
   SealMode seal = SealMode::kInline;
   std::function<std::unique_ptr<EvictionPolicy>()> make_policy = make_lru_policy;
   std::uint64_t content_seed = 0;
+  EventSink event_sink = {};  // none: no event is made (cache_event.h says how it is called)
+  // Whether why() says that another tenant has what was asked for; else that is "never stored".
+  bool why_across_tenants = true;
 
   // Tests only: bits kept of every key and content digest, so that all of them collide.
   unsigned digest_bits_for_test = 256;
@@ -56,16 +61,33 @@ struct BlockManagerOptions {
 
 // Counters since open; they never go back.
 struct BlockStats {
+  std::uint64_t prefix_hits = 0;  // look-ups that found something
   std::uint64_t prefix_hit_tokens = 0;
+  std::uint64_t segment_hits = 0;  // found whole
   std::uint64_t segment_hit_tokens = 0;
+  // Tokens of whole blocks that were looked for and not found, by what the record of the dead says
+  // of the first that was lacking.
+  std::uint64_t missed_tokens_never_stored = 0;
+  std::uint64_t missed_tokens_evicted = 0;
+  std::uint64_t missed_tokens_unknown = 0;  // never stored, or evicted before the record begins
+  std::uint64_t stored_blocks = 0;          // that became findable
   std::uint64_t content_shared_blocks = 0;  // merged after memcmp found all bytes equal
   std::uint64_t content_collisions = 0;     // equal digest, other bytes: a security signal
   std::uint64_t key_collisions = 0;         // equal key, other content
   std::uint64_t duplicate_unequal = 0;      // equal key and content, other bytes: kept private
-  std::uint64_t evicted_entries = 0;
+  std::uint64_t evicted_entries = 0;        // = for memory + when asked
+  std::uint64_t evicted_for_memory = 0;
+  std::uint64_t evicted_when_asked = 0;
   std::uint64_t evicted_blocks = 0;
-  std::uint64_t copied_blocks = 0;  // copy on write
-  std::uint64_t zeroed_blocks = 0;  // cleared because their tenant changed
+  std::uint64_t refused_for_blocks = 0;  // take(): OutOfBlocks
+  std::uint64_t copied_blocks = 0;       // copy on write
+  std::uint64_t zeroed_blocks = 0;       // cleared because their tenant changed
+
+  // No counters, but sizes at this moment.
+  std::uint64_t dead_keys = 0;  // evictions that why() can still name, at most 65,536
+  std::uint64_t dead_keys_forgotten = 0;
+
+  friend bool operator==(const BlockStats&, const BlockStats&) = default;
 };
 
 // One group at this moment. free + open + referenced + idle = capacity.
@@ -131,8 +153,10 @@ struct ChainMatch {
   };
   std::uint64_t tokens = 0;  // a boundary that is whole in every group
   std::vector<Group> groups;
-  // Why it is not longer: the group whose entry or block is missing next, "" at the limit.
+  // Why it is not longer: the group whose entry or block is missing next, "" at the limit; and what
+  // is known of that block.
   std::string cut_by;
+  MissReason miss = MissReason::kNeverStored;
 };
 
 class BlockManager {
@@ -227,6 +251,12 @@ class BlockManager {
   // Evicts every entry that may go. Gives back the blocks that came free.
   std::uint64_t evict_all();
 
+  // What is there of `tokens`, block by block, and why the rest is not (why.h). Changes nothing: no
+  // count, no order of eviction. For people: it looks at every entry, a few at a time.
+  // REQUIRES: limit <= tokens.size().
+  WhyReport why(const CacheIdentity& identity, std::span<const TokenId> tokens,
+                std::span<const ExtraId> extras, std::uint64_t limit) const;
+
   BlockStats stats() const;
   BlockCounts counts(std::uint32_t group) const;
 
@@ -243,6 +273,7 @@ class BlockManager {
   friend class Tip;
   friend class Pin;
   struct State;
+  class Why;
   explicit BlockManager(std::unique_ptr<State> state);
 
   void release_hold(std::uint32_t group, BlockId id);
@@ -260,7 +291,12 @@ class BlockManager {
                         std::span<const ExtraId> extras, bool partial_end);
   std::uint64_t whole_boundary(const std::vector<std::vector<EntryId>>& nodes, std::uint64_t limit,
                                bool partial_end, std::string* cut_by) const;
+  std::uint64_t stored_segment_tokens(const CacheIdentity& identity,
+                                      std::span<const TokenId> tokens,
+                                      std::span<const ExtraId> extras) const;
+  // Ends every operation, outside the lock: walks (in checked builds) and hands out events.
   void checked() const;
+  void deliver_events() const;
 
   std::unique_ptr<State> state_;
 };

@@ -50,6 +50,7 @@ BlockManager::Published BlockManager::publish(SealedBlock&& block, const Tip& pa
       present = SealedBlock(Hold(this, group_number, group.pool.id_of(*holder)));
     } else {
       group.attach(entry, block.id().index);
+      state_->note_stored(group_number, entry, block.id().index);
     }
   }
   if (present.holds() && present.id() != block.id()) {
@@ -109,6 +110,9 @@ SealedBlock BlockManager::share_content(SealedBlock&& block) {
       const std::lock_guard lock(state_->mutex);
       if (!equal) {
         ++state_->stats.content_collisions;
+        state_->emit({.kind = CacheEvent::Kind::kCollision,
+                      .group = group.layout.group_name,
+                      .collision = CollisionKind::kContent});
         continue;
       }
       group.redirect(index, candidate.id().index);

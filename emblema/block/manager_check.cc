@@ -148,10 +148,12 @@ void BlockManager::checked() const {
 #ifdef EMBLEMA_CHECKED
   std::uint64_t blocks = 0;
   for (const auto& group : state_->groups) blocks += group.pool.capacity();
-  if (blocks > kCheckedBlocksMax) return;
-  const Status ok = check_invariants();
-  EMBLEMA_CHECK(ok, ok ? "" : ok.error().message.c_str());
+  if (blocks <= kCheckedBlocksMax) {
+    const Status ok = check_invariants();
+    EMBLEMA_CHECK(ok, ok ? "" : ok.error().message.c_str());
+  }
 #endif
+  deliver_events();
 }
 
 }  // namespace emblema

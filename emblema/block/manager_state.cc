@@ -210,7 +210,7 @@ std::uint32_t BlockManager::State::domain_of(std::string_view tenant) {
   const auto found = domains.find(tenant);
   if (found != domains.end()) return found->second;
   const auto number = static_cast<std::uint32_t>(domains.size() + 1);
-  domains.emplace(tenant, number);
+  domain_names.push_back(&domains.emplace(tenant, number).first->first);
   return number;
 }
 
@@ -241,6 +241,7 @@ Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
     const std::uint64_t free = group.pool.free_count();
     auto plan = group.plan_eviction(counts[i] > free ? counts[i] - free : 0);
     if (!plan) {
+      ++stats.refused_for_blocks;
       return fail(
           ErrorCode::OutOfBlocks,
           fmt::format("group '{}': {} blocks needed, {} free and {} idle of {}; release "
@@ -253,8 +254,9 @@ Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     auto& group = groups[i];
     const std::uint64_t free_before = group.pool.free_count();
-    for (const EntryId victim : victims[i]) group.evict(victim);
-    stats.evicted_entries += victims[i].size();
+    for (const EntryId victim : victims[i]) {
+      evict(static_cast<std::uint32_t>(i), victim, EvictionReason::kMemoryWanted);
+    }
     stats.evicted_blocks += group.pool.free_count() - free_before;
   }
   return {};

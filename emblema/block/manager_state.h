@@ -16,6 +16,7 @@
 #include "emblema/block/block_key.h"
 #include "emblema/block/block_manager.h"
 #include "emblema/block/content_index.h"
+#include "emblema/block/dead_record.h"
 #include "emblema/pool/block_pool.h"
 
 namespace emblema::block_internal {
@@ -104,6 +105,8 @@ class GroupState {
 // Recomputes one group from scratch (check_invariants).
 Status check_group(const GroupState& group, std::uint64_t seed, unsigned digest_bits);
 
+struct ChainLink;
+
 }  // namespace emblema::block_internal
 
 namespace emblema {
@@ -114,7 +117,12 @@ struct BlockManager::State {
   mutable std::mutex mutex;  // guards everything below but `epoch`
   std::vector<block_internal::GroupState> groups;
   std::map<std::string, std::uint32_t, std::less<>> domains;  // tenant -> number, from 1
+  std::vector<const std::string*> domain_names;               // of domain i + 1, in `domains`
   BlockStats stats;
+  DeadRecord dead;
+  std::vector<CacheEvent> events_waiting;  // for deliver_events()
+  std::uint64_t events_emitted = 0;
+  std::uint64_t key_collisions_told = 0;
   std::uint64_t tick = 0;
   std::deque<std::pair<std::uint32_t, BlockId>> pending;  // deferred content sharing
   std::atomic<std::uint64_t> epoch{0};
@@ -124,6 +132,21 @@ struct BlockManager::State {
   std::uint64_t boundary_tokens() const;  // where a hit may end: the lcm of the block tokens
   // Evicts so that counts[group] blocks of each group are free. OutOfBlocks: nothing was changed.
   Status make_room(std::span<const std::uint64_t> counts);
+
+  // ---- what happened (manager_events.cc) -------------------------------------------------------
+  void emit(
+      CacheEvent event);  // numbers it and keeps it for deliver_events(); nothing without sink
+  void note_stored(std::uint32_t group, EntryId entry, std::uint32_t block);
+  // `asked`: tokens of the whole boundaries that were looked for. A segment is hit whole or not.
+  void note_found(HitKind kind, const std::string& tenant, std::uint64_t asked,
+                  const ChainMatch& match);
+  // The one way in which entries are evicted: counted, remembered and told.
+  void evict(std::uint32_t group, EntryId entry, EvictionReason reason);
+  MissReason miss_reason(const std::vector<std::vector<block_internal::ChainLink>>& chains,
+                         const std::vector<std::vector<EntryId>>& nodes,
+                         std::uint64_t boundary) const;
+  std::string tenant_of(std::uint32_t group, std::uint32_t block) const;
+  std::string tenant_of_start(std::uint32_t group, EntryId start) const;  // of a root or a link
 };
 
 }  // namespace emblema

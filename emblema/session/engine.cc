@@ -146,6 +146,8 @@ Result<Engine> Engine::open(const ModelGeometry& geometry, const EngineOptions& 
                           .share_content = options.share_content,
                           .share_content_across_tenants = options.share_content_across_tenants,
                           .seal = options.seal,
+                          .event_sink = options.event_sink,
+                          .why_across_tenants = options.why_across_tenants,
                           .digest_bits_for_test = options.digest_bits_for_test});
   if (!blocks) return propagate(blocks);
   core->blocks = std::move(*blocks);
@@ -246,6 +248,12 @@ std::vector<BlockId> Segment::held_blocks(std::uint32_t group) const {
 
 Pin Engine::pin(const StartRequest& request) {
   return core_->blocks->pin(identity_of(request), request.tokens, request.extra).keeping(core_);
+}
+
+Result<WhyReport> Engine::why(const StartRequest& request) const {
+  if (Status ok = check_request(request); !ok) return propagate(ok);
+  const std::uint64_t limit = request.tokens.empty() ? 0 : request.tokens.size() - 1;
+  return core_->blocks->why(identity_of(request), request.tokens, request.extra, limit);
 }
 
 std::uint64_t Engine::seal_pending(std::uint64_t budget_blocks) {

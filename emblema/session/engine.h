@@ -83,6 +83,11 @@ class Engine {
   // Keeps the longest stored prefix of the request from being evicted while the Pin lives.
   Pin pin(const StartRequest& request);
 
+  // What start() would find of the request, block by block, and why not the rest (block/why.h).
+  // Changes nothing: no count, no order of eviction. For operators. Invalid: extra ids as in
+  // start().
+  Result<WhyReport> why(const StartRequest& request) const;
+
   // Deferred sealing: shares content of up to so many blocks; gives back how many it handled.
   std::uint64_t seal_pending(std::uint64_t budget_blocks);
 

@@ -28,6 +28,9 @@ struct EngineOptions {
   SealMode seal = SealMode::kInline;  // kDeferred: commit returns sooner, call seal_pending()
   bool metadata_only = false;         // accounts for blocks, holds no bytes
 
+  EventSink event_sink = {};       // told what is stored, hit, missed, evicted (cache_event.h)
+  bool why_across_tenants = true;  // false: why() never says that another tenant has it
+
   unsigned digest_bits_for_test = 256;  // tests only: fewer bits make every digest collide
 };
 

@@ -174,7 +174,7 @@ class BlockManager {
   // ---- taking memory -------------------------------------------------------------------------
 
   // `counts[group]` open blocks for each group, or nothing: evicts idle entries if it must.
-  // A block that another tenant held before is zeroed first.
+  // The tenant's own free blocks are preferred; one that another held before is zeroed first.
   // OutOfBlocks: names the group, what is needed and what could be had; nothing was changed.
   Result<std::vector<std::vector<OpenBlock>>> take(std::span<const std::uint64_t> counts,
                                                    std::string_view tenant);

@@ -11,7 +11,6 @@ namespace emblema {
 
 using block_internal::ChainLink;
 using block_internal::first_needed;
-using block_internal::GroupState;
 
 void BlockManager::State::emit(CacheEvent event) {
   if (!options.event_sink) return;

@@ -28,9 +28,9 @@ void GroupState::change(std::uint32_t block, Change&& apply) {
 }
 
 GroupState::Taken GroupState::take_open(std::uint32_t domain) {
-  const auto id = pool.take();
+  const auto id = pool.take(domain);
   EMBLEMA_CHECK(id.has_value(), "room was made before");
-  const Taken taken{*id, meta[id->index].domain};
+  const Taken taken{*id, pool.last_domain(id->index)};
   change(id->index, [&](BlockMeta& one) {
     one.is_open = true;
     one.refs = 1;
@@ -89,7 +89,7 @@ void GroupState::free_if_unheld(std::uint32_t block) {
   one.is_forward_target = false;
   one.is_pending = false;
   one.first_entry = kNoEntry;
-  pool.release(pool.id_of(block));
+  pool.release(pool.id_of(block), one.domain);
 }
 
 void GroupState::attach(EntryId entry, std::uint32_t block) {

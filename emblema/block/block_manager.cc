@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "emblema/block/manager_state.h"
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
@@ -96,7 +97,8 @@ Result<std::vector<std::vector<OpenBlock>>> BlockManager::take(
       for (std::uint64_t n = 0; n < counts[i]; ++n) {
         const GroupState::Taken block = group.take_open(domain);
         taken[i].push_back(OpenBlock(Hold(this, i, block.id)));
-        const bool foreign = block.last_domain != 0 && block.last_domain != domain;
+        const bool foreign = !EMBLEMA_CANARY(kForeignNotZeroed) && block.last_domain != 0 &&
+                             block.last_domain != domain;
         if (foreign && !group.pool.metadata_only()) {
           to_zero.push_back(group.pool.bytes(block.id.index));
         }
@@ -114,7 +116,8 @@ SealedBlock BlockManager::seal(OpenBlock&& block, std::uint64_t filled_tokens) {
   EMBLEMA_CHECK(block.holds() && filled_tokens <= group.layout.block_tokens,
                 "an open block with at most all its rows filled");
   const ByteSpan bytes = block.bytes();
-  if (!bytes.empty()) zero_tail(group.layout, bytes, filled_tokens);
+  if (!bytes.empty() && !EMBLEMA_CANARY(kTailNotZeroed))
+    zero_tail(group.layout, bytes, filled_tokens);
   {
     const std::lock_guard lock(state_->mutex);
     group.set_sealed(block.id(), filled_tokens);
@@ -136,7 +139,7 @@ std::optional<OpenBlock> BlockManager::reopen_in_place(SealedBlock& block) {
   const std::lock_guard lock(state_->mutex);
   GroupState& group = state_->groups[block.group()];
   const auto& meta = group.meta[block.id().index];
-  if (meta.is_shared()) return std::nullopt;
+  if (meta.is_shared() && !EMBLEMA_CANARY(kNotCopiedOnWrite)) return std::nullopt;
   group.set_open(block.id());
   return OpenBlock(std::move(block.hold_));
 }
@@ -149,6 +152,7 @@ OpenBlock BlockManager::copy_into(SealedBlock&& block, OpenBlock&& spare) {
   {
     const std::lock_guard lock(state_->mutex);
     filled_tokens = group.meta[block.id().index].filled_tokens;
+    filled_tokens -= EMBLEMA_CANARY(kCopiedShort) ? 1 : 0;
     ++state_->stats.copied_blocks;
   }
   OpenBlock copy = std::move(spare);

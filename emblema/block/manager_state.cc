@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema::block_internal {
@@ -59,18 +60,17 @@ void GroupState::set_open(BlockId id) {
 
 void GroupState::add_ref(std::uint32_t block) {
   change(block, [](BlockMeta& one) {
-#ifndef EMBLEMA_CANARY_LOST_REF  // a build with this bug proves that the tests would see it
+    if (EMBLEMA_CANARY(kLostReference) && one.refs == 2) return;
     ++one.refs;
-#else
-    if (one.refs != 2) ++one.refs;
-#endif
   });
   if (meta[block].refs == 1) refresh_candidates_of(block);
 }
 
 void GroupState::drop_ref(std::uint32_t block, std::uint64_t tick) {
   EMBLEMA_CHECK(meta[block].refs > 0, "a hold is given back once");
-  change(block, [](BlockMeta& one) { --one.refs; });
+  change(block, [](BlockMeta& one) {
+    one.refs -= EMBLEMA_CANARY(kDoubleRelease) && one.refs == 2 ? 2u : 1u;
+  });
   if (meta[block].refs > 0) return;
   for (EntryId entry = meta[block].first_entry; entry != kNoEntry;
        entry = index.at(entry).next_of_block) {
@@ -89,7 +89,7 @@ void GroupState::free_if_unheld(std::uint32_t block) {
   one.is_forward_target = false;
   one.is_pending = false;
   one.first_entry = kNoEntry;
-  pool.release(pool.id_of(block), one.domain);
+  pool.release(pool.id_of(block), EMBLEMA_CANARY(kFreedAsClean) ? 0 : one.domain);
 }
 
 void GroupState::attach(EntryId entry, std::uint32_t block) {
@@ -164,10 +164,11 @@ void GroupState::touch(EntryId entry, std::uint64_t tick) {
 }
 
 bool GroupState::may_go(const Entry& entry) const {
-  if (!entry.live || !entry.block || entry.pins > 0 || meta[*entry.block].refs > 0) return false;
+  if (!entry.live || !entry.block || meta[*entry.block].refs > 0) return false;
+  if (entry.pins > 0 && !EMBLEMA_CANARY(kEvictsPinned)) return false;
   // Growing groups lose leaves only: a later block is useless without the earlier ones. A window
   // needs just its last blocks, so there any block may go and its entry stays as a ghost.
-  return !growing() || (entry.children == 0 && entry.tips == 0);
+  return !growing() || EMBLEMA_CANARY(kEvictsMiddle) || (entry.children == 0 && entry.tips == 0);
 }
 
 void GroupState::refresh_candidate(EntryId entry) {
@@ -237,7 +238,10 @@ std::uint64_t BlockManager::State::boundary_tokens() const {
 Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
   std::vector<std::vector<EntryId>> victims(counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    const auto& group = groups[i];
+    auto& group = groups[i];
+    if (EMBLEMA_CANARY(kRefusalEvicts)) {
+      for (const EntryId victim : group.all_evictable()) group.evict(victim);
+    }
     const std::uint64_t free = group.pool.free_count();
     auto plan = group.plan_eviction(counts[i] > free ? counts[i] - free : 0);
     if (!plan) {

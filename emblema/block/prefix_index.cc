@@ -2,16 +2,19 @@
 
 #include <algorithm>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
 
 bool Entry::matches(const EntryProof& proof) const {
   if (kind != proof.kind || parent != proof.parent || delta != proof.delta) return false;
+  if (EMBLEMA_CANARY(kTokensNotCompared)) return true;
   if (!std::ranges::equal(tokens, proof.tokens)) return false;
   if (!std::ranges::equal(extras, proof.extras)) return false;
   if ((identity == nullptr) != (proof.identity == nullptr)) return false;
-  if (identity && *identity != *proof.identity) return false;
+  if (identity && !EMBLEMA_CANARY(kIdentityNotCompared) && *identity != *proof.identity)
+    return false;
   if ((segment == nullptr) != (proof.segment == nullptr)) return false;
   return segment == proof.segment || *segment == *proof.segment;
 }

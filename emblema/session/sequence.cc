@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 #include "emblema/session/sequence_state.h"
 
@@ -186,7 +187,7 @@ Status Sequence::commit(std::span<const TokenId> ids) {
                                                 ids.size(), s.committed(), s.tokens_max));
   }
   for (std::uint64_t i = 0; i < ids.size() && in_part + i < s.expected.size(); ++i) {
-    if (ids[i] == s.expected[in_part + i]) continue;
+    if (ids[i] == s.expected[in_part + i] || EMBLEMA_CANARY(kRejectedCommitted)) continue;
     return fail(ErrorCode::Invalid,
                 fmt::format("commit of token {} at position {}; the prompt has {} there", ids[i],
                             s.committed() + i, s.expected[in_part + i]));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
@@ -74,7 +75,8 @@ void Sequence::State::release_behind_windows() {
     const BlockLayout& layout = core->layout.groups[g];
     if (layout.retention != Retention::kWindow) continue;
     if (committed() + 1 <= layout.window_tokens) continue;
-    const std::uint64_t visible_from = committed() + 1 - layout.window_tokens;
+    const std::uint64_t visible_from =
+        committed() + 1 - layout.window_tokens + (EMBLEMA_CANARY(kWindowEdge) ? 1 : 0);
     for (Part& part : parts) {
       GroupRun& run = part.runs[g];
       std::size_t behind = 0;

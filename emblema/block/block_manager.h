@@ -205,6 +205,13 @@ class BlockManager {
   ChainMatch match_behind(const std::vector<Tip>& from, std::span<const TokenId> tokens,
                           std::span<const ExtraId> extras, std::uint64_t limit);
 
+  // Logical bytes that match() or match_behind() would hold now. Changes nothing: no count, no
+  // order of eviction.
+  std::uint64_t peek_bytes(const CacheIdentity& identity, std::span<const TokenId> tokens,
+                           std::span<const ExtraId> extras, std::uint64_t limit) const;
+  std::uint64_t peek_bytes_behind(const std::vector<Tip>& from, std::span<const TokenId> tokens,
+                                  std::span<const ExtraId> extras, std::uint64_t limit) const;
+
   // The stored blocks of a segment, in their last block perhaps partial: tokens = all of them, or a
   // shorter whole boundary from which a builder goes on. Found whole counts as a segment hit.
   ChainMatch match_segment(const std::shared_ptr<const SegmentContent>& segment);
@@ -291,9 +298,16 @@ class BlockManager {
                         std::span<const ExtraId> extras, bool partial_end);
   std::uint64_t whole_boundary(const std::vector<std::vector<EntryId>>& nodes, std::uint64_t limit,
                                bool partial_end, std::string* cut_by) const;
-  std::uint64_t stored_segment_tokens(const CacheIdentity& identity,
-                                      std::span<const TokenId> tokens,
-                                      std::span<const ExtraId> extras) const;
+  // Where a look without touching starts: an entry, or what finds it.
+  struct PeekStart {
+    Digest key;
+    EntryProof proof = {};
+    EntryId entry = kNoEntry;
+  };
+  std::uint64_t peek(const std::vector<PeekStart>& from, std::span<const TokenId> tokens,
+                     std::span<const ExtraId> extras, bool partial_end) const;
+  std::uint64_t bytes_of_match(std::uint64_t tokens) const;
+  std::uint64_t peek_segment_tokens(const std::shared_ptr<const SegmentContent>& segment) const;
   // Ends every operation, outside the lock: walks (in checked builds) and hands out events.
   void checked() const;
   void deliver_events() const;

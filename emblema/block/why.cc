@@ -243,34 +243,9 @@ WhyReport BlockManager::why(const CacheIdentity& identity, std::span<const Token
                             std::span<const ExtraId> extras, std::uint64_t limit) const {
   EMBLEMA_CHECK(limit <= tokens.size(), "a limit within the tokens");
   WhyReport report = Why(*state_, identity, tokens, extras, limit).answer(*this);
-  report.segment_tokens = stored_segment_tokens(identity, tokens, extras);
+  report.segment_tokens = peek_segment_tokens(std::make_shared<const SegmentContent>(
+      SegmentContent{identity, {tokens.begin(), tokens.end()}, {extras.begin(), extras.end()}}));
   return report;
-}
-
-// All tokens, or 0 where the segment is not there whole.
-std::uint64_t BlockManager::stored_segment_tokens(const CacheIdentity& identity,
-                                                  std::span<const TokenId> tokens,
-                                                  std::span<const ExtraId> extras) const {
-  const auto content = std::make_shared<const SegmentContent>(
-      SegmentContent{identity, {tokens.begin(), tokens.end()}, {extras.begin(), extras.end()}});
-  const Digest key = state_->keys.segment(identity, tokens, extras);
-  const EntryProof proof{.kind = EntryKind::kSegmentRoot, .segment = content};
-  std::vector<std::vector<ChainLink>> chains;
-  for (const GroupState& group : state_->groups) {
-    chains.push_back(chain_of(state_->keys, key, group.layout.block_tokens, tokens, extras, true));
-  }
-  std::uint64_t ignored = 0;
-  std::vector<std::vector<EntryId>> nodes;
-  const std::lock_guard lock(state_->mutex);
-  for (std::uint32_t i = 0; i < group_count(); ++i) {
-    const GroupState& group = state_->groups[i];
-    const EntryId root = group.index.find(key, proof, &ignored);
-    nodes.emplace_back();
-    if (root != kNoEntry) nodes.back() = nodes_of(group, root, chains[i], &ignored);
-  }
-  std::string cut_by;
-  const std::uint64_t found = whole_boundary(nodes, tokens.size(), true, &cut_by);
-  return found == tokens.size() ? found : 0;
 }
 
 }  // namespace emblema

@@ -140,6 +140,7 @@ Result<Engine> Engine::open(const ModelGeometry& geometry, const EngineOptions& 
                          .step_tokens = options.step_tokens});
   if (!plan) return propagate(plan);
   core->plan = std::move(*plan);
+  core->quotas = std::make_unique<QuotaBook>(options.tenant_quota_bytes, options.tenant_quotas);
   auto blocks =
       BlockManager::open(core->layout, core->plan,
                          {.metadata_only = options.metadata_only,
@@ -170,6 +171,7 @@ Result<Sequence> Engine::start(const StartRequest& request) {
   state->expected.assign(request.tokens.begin(), request.tokens.end());
   state->extras.assign(request.extra.begin(), request.extra.end());
   const std::uint64_t limit = request.tokens.empty() ? 0 : request.tokens.size() - 1;
+  if (Status ok = state->admit_start(limit); !ok) return propagate(ok);
   ChainMatch found = core_->blocks->match(state->identity, request.tokens, request.extra, limit);
   state->hit_tokens = found.tokens;
   state->begin_part(0, std::move(found));
@@ -204,6 +206,7 @@ Result<SegmentLookup> Engine::segment(const StartRequest& request) {
   state->extras = content->extras;
   state->tokens_max = content->tokens.size();
   state->builds_segment = true;
+  state->charge = Charge(core_->quotas.get(), request.tenant);
   state->hit_tokens = found.tokens;
   state->begin_part(0, std::move(found));
   state->rebuild_spans();
@@ -267,6 +270,7 @@ std::uint64_t Engine::evict_idle() {
 EngineStats Engine::stats() const {
   EngineStats stats;
   stats.blocks = core_->blocks->stats();
+  stats.refused_for_quota = core_->quotas->refusals();
   stats.huge_pages = true;
   for (std::uint32_t g = 0; g < core_->layout.groups.size(); ++g) {
     const BlockCounts counts = core_->blocks->counts(g);
@@ -283,6 +287,10 @@ EngineStats Engine::stats() const {
     stats.huge_pages = stats.huge_pages && core_->blocks->huge_pages(g);
   }
   return stats;
+}
+
+TenantUsage Engine::usage(std::string_view tenant) const {
+  return core_->quotas->usage(tenant);
 }
 
 BlockCounts Engine::counts(std::uint32_t group) const {

@@ -19,6 +19,7 @@
 #include "emblema/contract/result.h"
 #include "emblema/geometry/model_geometry.h"
 #include "emblema/session/engine_options.h"
+#include "emblema/session/quota.h"
 #include "emblema/session/segment.h"
 #include "emblema/session/sequence.h"
 
@@ -59,8 +60,9 @@ struct SegmentLookup {
 };
 
 struct EngineStats {
-  BlockStats blocks;   // hits, sharing, collisions, evictions
-  BlockCounts totals;  // summed over groups
+  BlockStats blocks;                    // hits, sharing, collisions, evictions
+  BlockCounts totals;                   // summed over groups
+  std::uint64_t refused_for_quota = 0;  // requests of all tenants
   std::uint64_t region_bytes = 0;
   bool huge_pages = false;  // every group's region was advised for 2 MiB pages
 };
@@ -73,7 +75,8 @@ class Engine {
   static Result<Engine> open(const ModelGeometry& geometry, const EngineOptions& options);
 
   // A sequence that already holds the longest stored prefix of the prompt: at most all but one
-  // token. Invalid: extra ids outside the prompt or out of order.
+  // token. Invalid: extra ids outside the prompt or out of order. OutOfBlocks: the tenant's quota
+  // has no room for the blocks found; nothing was changed.
   Result<Sequence> start(const StartRequest& request);
 
   // The stored segment of exactly these tokens for this identity, or a builder for it.
@@ -95,6 +98,7 @@ class Engine {
   std::uint64_t evict_idle();
 
   EngineStats stats() const;
+  TenantUsage usage(std::string_view tenant) const;
   BlockCounts counts(std::uint32_t group) const;
   const ModelGeometry& geometry() const;
   const ModelLayout& layout() const;

@@ -1,5 +1,5 @@
 // What an engine and its sequences share. Internal to this room; immutable after open, but for the
-// block manager, which guards itself.
+// block manager and the quotas, which guard themselves.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "emblema/layout/block_layout.h"
 #include "emblema/layout/pool_plan.h"
 #include "emblema/session/engine_options.h"
+#include "emblema/session/quota.h"
 #include "emblema/session/sequence.h"
 
 namespace emblema {
@@ -36,12 +37,14 @@ struct EngineCore {
   std::vector<LayerView> layers;
   bool relocatable = true;  // every rotary table has fixed frequencies
 
+  std::unique_ptr<QuotaBook> quotas;     // guards itself
   std::unique_ptr<BlockManager> blocks;  // last: it dies first
 
   struct PageRef {
     std::uint32_t group = 0;
     const StreamPage* page = nullptr;
   };
+  std::uint64_t bytes_of(const std::vector<std::uint64_t>& counts) const;  // blocks per group
   std::optional<PageRef> find_page(std::uint32_t layer, StreamRole role) const;
 };
 

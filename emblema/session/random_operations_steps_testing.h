@@ -386,6 +386,24 @@ inline void RandomRun::recount() {
     expect(counts.logical_bytes == holds * block_bytes, "logical bytes");
     expect(counts.physical_bytes == distinct.size() * block_bytes, "physical bytes");
   }
+  recount_tenants();
+}
+
+// What a tenant is charged for is what its sequences hold, each block once for each of them.
+inline void RandomRun::recount_tenants() {
+  for (const std::string tenant : {"a", "b"}) {
+    std::uint64_t held_bytes = 0;
+    for (const Live& live : lives_) {
+      if (live.tracked.sequence().tenant() != tenant) continue;
+      for (std::uint32_t g = 0; g < engine_.layout().groups.size(); ++g) {
+        held_bytes +=
+            live.tracked.sequence().held_blocks(g).size() * engine_.layout().groups[g].block_bytes;
+      }
+    }
+    expect(engine_.usage(tenant).held_bytes == held_bytes,
+           "tenant " + tenant + " holds " + std::to_string(held_bytes) + " bytes, charged are " +
+               std::to_string(engine_.usage(tenant).held_bytes));
+  }
 }
 
 inline void RandomRun::read_back(bool all) {

@@ -5,7 +5,8 @@
 //     identity, context, position and layer (Tracked)
 //   - a hit is as long as FindModel says: never what was not stored under this identity, and all
 //     that nothing can have evicted
-//   - holds, bytes and classes of blocks equal a recount from all live sequences and segments
+//   - holds, bytes and classes of blocks, and what tenants are charged, equal a recount from all
+//     live sequences and segments
 //   - a refused operation has changed nothing
 //   - memory handed to a tenant holds no row of another
 // In checked builds the engine's own walkers run around every mutation as well.
@@ -258,6 +259,7 @@ class RandomRun {
   }
   void note_evictions();
   void recount();
+  void recount_tenants();
   void read_back(bool all);
   void remember_rows(const Live& live);
   void look_for_foreign_rows(Live& live);

@@ -68,7 +68,8 @@ class Sequence {
   const std::string& tenant() const;
 
   // Room for n more tokens behind what is reserved. Copies the tail block if somebody shares it.
-  // Invalid: more than step_tokens at once. OutOfBlocks: nothing was taken.
+  // Invalid: more than step_tokens at once. OutOfBlocks: the pool, or the tenant's quota, has no
+  // room; nothing was taken.
   Status reserve(std::uint64_t n);
 
   // Gives back what is reserved and not committed.
@@ -93,14 +94,15 @@ class Sequence {
   Status commit(std::span<const TokenId> ids);
 
   // A second sequence with the same past, at any token; both copy the tail block when they write.
-  // Invalid: with rows reserved (commit or cancel first).
+  // Invalid: with rows reserved (commit or cancel first). OutOfBlocks: the tenant's quota.
   Result<Sequence> fork();
 
   // Puts a segment behind this sequence's tokens, zero copy. `following` are the tokens to be run
   // next: as much of them as was stored behind this very segment is taken as a prefix hit (at most
   // all but one), and they are then expected by commit(). Gives back the tokens hit.
   // Invalid: rows reserved, a prompt that is not run to its end, or a segment of another identity
-  // or engine. Unsupported: rotary frequencies that depend on the length.
+  // or engine. OutOfBlocks: the tenant's quota. Unsupported: rotary frequencies that depend on the
+  // length.
   Result<std::uint64_t> attach(const Segment& segment, std::span<const TokenId> following = {});
 
   // For readers and tests: the spans that attention sees in a group, and the blocks held there.

@@ -123,6 +123,7 @@ void Sequence::State::follow_forwards() {
 }
 
 void Sequence::State::rebuild_spans() {
+  charge.settle(held_bytes());
   spans.resize(group_count());
   for (std::uint32_t g = 0; g < group_count(); ++g) {
     spans[g].clear();

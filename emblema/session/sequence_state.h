@@ -53,6 +53,7 @@ struct Sequence::State {
   std::uint64_t forward_epoch = 0;
   std::vector<std::vector<Span>> spans;  // per group, kept up to date
   SequenceInputs query;                  // what the last inputs() describes
+  Charge charge;                         // of held_bytes(), kept right by rebuild_spans()
 
   Part& tail() { return parts.back(); }
   const Part& tail() const { return parts.back(); }
@@ -73,6 +74,13 @@ struct Sequence::State {
                               std::uint64_t queries) const;
   void follow_forwards();
   void rebuild_spans();
+
+  // Quotas (admission.cc): asked before anything is done.
+  std::uint64_t held_bytes() const;  // logical
+  Status admit_start(std::uint64_t limit);
+  Result<Charge> admit_attach(const std::vector<std::uint64_t>& segment_blocks,
+                              const std::vector<Tip>& behind, std::span<const TokenId> following,
+                              std::uint64_t limit) const;
   std::vector<ExtraId> extras_within(std::uint64_t first, std::uint64_t count) const;
 };
 

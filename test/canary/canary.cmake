@@ -4,7 +4,7 @@
 # are built anyway, and the library, of which only these files are compiled again. The environment
 # chooses a bug. Without one the same tests pass, so what fails fails for the bug.
 set(canary_sources block/block_manager block/block_share block/manager_state block/prefix_index
-  session/sequence session/sequence_state)
+  session/quota session/sequence session/sequence_state)
 list(TRANSFORM canary_sources PREPEND ${PROJECT_SOURCE_DIR}/emblema/)
 list(TRANSFORM canary_sources APPEND .cc)
 add_executable(canaries ${canary_sources} ${CMAKE_CURRENT_LIST_DIR}/canary.cc
@@ -48,6 +48,8 @@ emblema_add_canary(kCopiedShort ${random}/Bits256OneGroupInline
   BlockReopen.ASharedBlockIsCopiedAndNeverWritten)
 emblema_add_canary(kSharedUncompared ${random}/Bits0OneGroupInline
   CutDigest.EveryDigestCollidesAndNoWrongByteIsServed)
+emblema_add_canary(kQuotaNotGivenBack ${random}/Bits256OneGroupInline
+  TenantQuota.IsGivenBackByEverySequenceThatEnds)
 emblema_add_canary(kRefusalEvicts BlockTake.ARefusalEvictsNothing)
 
 list(REMOVE_DUPLICATES canary_tests)

@@ -25,6 +25,11 @@ Status Sequence::State::admit_start(std::uint64_t limit) {
   return charge.grow(core->blocks->peek_bytes(identity, expected, extras, limit));
 }
 
+Status Sequence::State::admit_found() {
+  const std::uint64_t held = held_bytes();
+  return held > charge.bytes() ? charge.grow(held - charge.bytes()) : Status();
+}
+
 Result<Charge> Sequence::State::admit_attach(const std::vector<std::uint64_t>& segment_blocks,
                                              const std::vector<Tip>& behind,
                                              std::span<const TokenId> following,

@@ -175,6 +175,7 @@ Result<Sequence> Engine::start(const StartRequest& request) {
   ChainMatch found = core_->blocks->match(state->identity, request.tokens, request.extra, limit);
   state->hit_tokens = found.tokens;
   state->begin_part(0, std::move(found));
+  if (Status ok = state->admit_found(); !ok) return propagate(ok);
   state->rebuild_spans();
   return Sequence(std::move(state));
 }

@@ -76,8 +76,9 @@ struct Sequence::State {
   void rebuild_spans();
 
   // Quotas (admission.cc): asked before anything is done.
-  std::uint64_t held_bytes() const;  // logical
-  Status admit_start(std::uint64_t limit);
+  std::uint64_t held_bytes() const;         // logical
+  Status admit_start(std::uint64_t limit);  // what is there to be found
+  Status admit_found();                     // and what came since
   Result<Charge> admit_attach(const std::vector<std::uint64_t>& segment_blocks,
                               const std::vector<Tip>& behind, std::span<const TokenId> following,
                               std::uint64_t limit) const;

@@ -72,9 +72,12 @@ inline void RandomRun::start_with(std::size_t identity, std::vector<TokenId> tok
   std::vector<std::uint64_t> words = words_of(root_word(identity), tokens);
   const auto boundaries = boundaries_of(words, tokens.empty() ? 0 : tokens.size() - 1);
   const FindModel::Bounds bounds = model_.bounds(boundaries);
+  ask_why(identity, tokens, boundaries);
   auto sequence = engine_.start(request_of(identity, tokens));
   if (!sequence) return expect(false, "start: " + sequence.error().message);
   const std::uint64_t hit = sequence->hit_tokens();
+  expect(hit == why_hit_, "why() said " + std::to_string(why_hit_) + " tokens, start() found " +
+                              std::to_string(hit));
   expect(hit % kBlock == 0 && hit == sequence->tokens(), "a hit ends inside a block");
   expect_within(bounds, hit / kBlock, "start");
   if (!problem_.empty()) return;
@@ -387,23 +390,6 @@ inline void RandomRun::recount() {
     expect(counts.physical_bytes == distinct.size() * block_bytes, "physical bytes");
   }
   recount_tenants();
-}
-
-// What a tenant is charged for is what its sequences hold, each block once for each of them.
-inline void RandomRun::recount_tenants() {
-  for (const std::string tenant : {"a", "b"}) {
-    std::uint64_t held_bytes = 0;
-    for (const Live& live : lives_) {
-      if (live.tracked.sequence().tenant() != tenant) continue;
-      for (std::uint32_t g = 0; g < engine_.layout().groups.size(); ++g) {
-        held_bytes +=
-            live.tracked.sequence().held_blocks(g).size() * engine_.layout().groups[g].block_bytes;
-      }
-    }
-    expect(engine_.usage(tenant).held_bytes == held_bytes,
-           "tenant " + tenant + " holds " + std::to_string(held_bytes) + " bytes, charged are " +
-               std::to_string(engine_.usage(tenant).held_bytes));
-  }
 }
 
 inline void RandomRun::read_back(bool all) {

@@ -232,7 +232,9 @@ BlockCounts BlockManager::counts(std::uint32_t group) const {
   counts.idle = state.count(BlockClass::kIdle);
   counts.holds = state.holds();
   counts.entries = state.index.live_count();
-  counts.logical_bytes = counts.holds * state.layout.block_bytes;
+  const auto logical_bytes = checked_mul(counts.holds, state.layout.block_bytes);
+  EMBLEMA_CHECK(logical_bytes, "what is held fits 64 bits of bytes");
+  counts.logical_bytes = *logical_bytes;
   counts.physical_bytes = (counts.open + counts.referenced) * state.layout.block_bytes;
   return counts;
 }

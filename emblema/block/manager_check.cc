@@ -141,6 +141,15 @@ Status BlockManager::check_invariants() const {
   for (const auto& group : state_->groups) {
     if (Status ok = check_group(group, state_->options.content_seed, digest_bits); !ok) return ok;
   }
+  const BlockStats& stats = state_->stats;
+  const std::uint64_t remembered = state_->dead.size() + state_->dead.forgotten();
+  if (stats.evicted_entries != stats.evicted_for_memory + stats.evicted_when_asked ||
+      stats.evicted_entries != remembered) {
+    return fail(ErrorCode::Corrupt,
+                fmt::format("{} evictions counted, {} for memory and {} when asked, {} remembered",
+                            stats.evicted_entries, stats.evicted_for_memory,
+                            stats.evicted_when_asked, remembered));
+  }
   return {};
 }
 

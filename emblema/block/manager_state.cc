@@ -61,6 +61,7 @@ void GroupState::set_open(BlockId id) {
 void GroupState::add_ref(std::uint32_t block) {
   change(block, [](BlockMeta& one) {
     if (EMBLEMA_CANARY(kLostReference) && one.refs == 2) return;
+    EMBLEMA_CHECK(one.refs < UINT32_MAX, "the holds on one block fit 32 bits");
     ++one.refs;
   });
   if (meta[block].refs == 1) refresh_candidates_of(block);
@@ -130,6 +131,7 @@ void GroupState::redirect(std::uint32_t from, std::uint32_t to) {
 }
 
 void GroupState::add_tip(EntryId entry) {
+  EMBLEMA_CHECK(index.at(entry).tips < UINT32_MAX, "the tips on one entry fit 32 bits");
   ++index.at(entry).tips;
   refresh_candidate(entry);
 }
@@ -143,6 +145,7 @@ void GroupState::drop_tip(EntryId entry) {
 
 void GroupState::pin_path(EntryId end) {
   for (EntryId entry = end; entry != kNoEntry; entry = index.at(entry).parent) {
+    EMBLEMA_CHECK(index.at(entry).pins < UINT32_MAX, "the pins on one entry fit 32 bits");
     ++index.at(entry).pins;
     refresh_candidate(entry);
   }
@@ -150,6 +153,7 @@ void GroupState::pin_path(EntryId end) {
 
 void GroupState::unpin_path(EntryId end) {
   for (EntryId entry = end; entry != kNoEntry; entry = index.at(entry).parent) {
+    EMBLEMA_CHECK(index.at(entry).pins > 0, "a pin is given back once");
     --index.at(entry).pins;
     refresh_candidate(entry);
   }

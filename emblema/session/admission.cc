@@ -1,11 +1,17 @@
-// Quotas of sequences: what may be held, before anything is done.
+// Quotas of sequences: what may be held, before anything is done. Bytes that do not fit 64 bits are
+// the largest number, which no quota has room for.
 #include "emblema/session/sequence_state.h"
 
 namespace emblema {
 
 std::uint64_t EngineCore::bytes_of(const std::vector<std::uint64_t>& counts) const {
   std::uint64_t bytes = 0;
-  for (std::size_t g = 0; g < counts.size(); ++g) bytes += counts[g] * layout.groups[g].block_bytes;
+  for (std::size_t g = 0; g < counts.size(); ++g) {
+    const auto more = checked_mul(counts[g], layout.groups[g].block_bytes);
+    const auto sum = more ? checked_add(bytes, *more) : std::nullopt;
+    if (!sum) return UINT64_MAX;
+    bytes = *sum;
+  }
   return bytes;
 }
 
@@ -34,11 +40,11 @@ Result<Charge> Sequence::State::admit_attach(const std::vector<std::uint64_t>& s
                                              const std::vector<Tip>& behind,
                                              std::span<const TokenId> following,
                                              std::uint64_t limit) const {
-  std::uint64_t bytes = core->bytes_of(segment_blocks);
-  if (charge.is_limited()) {
-    bytes += core->blocks->peek_bytes_behind(behind, following, {}, limit);
-  }
-  return charge.room(bytes);
+  const std::uint64_t segment_bytes = core->bytes_of(segment_blocks);
+  if (!charge.is_limited()) return charge.room(segment_bytes);
+  const auto bytes =
+      checked_add(segment_bytes, core->blocks->peek_bytes_behind(behind, following, {}, limit));
+  return charge.room(bytes.value_or(UINT64_MAX));
 }
 
 }  // namespace emblema

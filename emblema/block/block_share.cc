@@ -111,10 +111,7 @@ SealedBlock BlockManager::share_content(SealedBlock&& block) {
       const bool equal = holds_equal_bytes(candidate, block);
       const std::lock_guard lock(state_->mutex);
       if (!equal) {
-        ++state_->stats.content_collisions;
-        state_->emit({.kind = CacheEvent::Kind::kCollision,
-                      .group = group.layout.group_name,
-                      .collision = CollisionKind::kContent});
+        state_->note_content_collision(block.group());
         continue;
       }
       group.redirect(index, candidate.id().index);

@@ -12,20 +12,21 @@ namespace emblema {
 using block_internal::ChainLink;
 using block_internal::first_needed;
 
+// Callers ask first whether there is a sink, so that without one no event is even made.
 void BlockManager::State::emit(CacheEvent event) {
-  if (!options.event_sink) return;
   event.number = ++events_emitted;
   events_waiting.push_back(std::move(event));
 }
 
 std::string BlockManager::State::tenant_of(std::uint32_t group, std::uint32_t block) const {
-  if (!options.event_sink || options.share_content_across_tenants) return {};
+  if (options.share_content_across_tenants) return {};
   const std::uint32_t domain = groups[group].meta[block].domain;
   return domain == 0 ? std::string() : *domain_names[domain - 1];
 }
 
 void BlockManager::State::note_stored(std::uint32_t group, EntryId entry, std::uint32_t block) {
   ++stats.stored_blocks;
+  if (!options.event_sink) return;
   const Entry& node = groups[group].index.at(entry);
   emit({.kind = CacheEvent::Kind::kStored,
         .tokens = node.tokens.size(),
@@ -34,18 +35,28 @@ void BlockManager::State::note_stored(std::uint32_t group, EntryId entry, std::u
         .key = node.key});
 }
 
+void BlockManager::State::note_content_collision(std::uint32_t group) {
+  ++stats.content_collisions;
+  if (!options.event_sink) return;
+  emit({.kind = CacheEvent::Kind::kCollision,
+        .group = groups[group].layout.group_name,
+        .collision = CollisionKind::kContent});
+}
+
 void BlockManager::State::evict(std::uint32_t group, EntryId entry, EvictionReason reason) {
   const Entry& node = groups[group].index.at(entry);
   dead.add(group, node.key, {reason, tick});
   ++stats.evicted_entries;
   ++(reason == EvictionReason::kMemoryWanted ? stats.evicted_for_memory : stats.evicted_when_asked);
-  emit({.kind = CacheEvent::Kind::kEvicted,
-        .tokens = node.tokens.size(),
-        .age_uses = tick - node.last_use,
-        .group = groups[group].layout.group_name,
-        .tenant = tenant_of(group, *node.block),
-        .key = node.key,
-        .eviction = reason});
+  if (options.event_sink) {
+    emit({.kind = CacheEvent::Kind::kEvicted,
+          .tokens = node.tokens.size(),
+          .age_uses = tick - node.last_use,
+          .group = groups[group].layout.group_name,
+          .tenant = tenant_of(group, *node.block),
+          .key = node.key,
+          .eviction = reason});
+  }
   groups[group].evict(entry);
 }
 
@@ -73,7 +84,9 @@ void BlockManager::State::note_found(HitKind kind, const std::string& tenant, st
   if (prefix ? match.tokens > 0 : match.tokens == asked) {
     ++(prefix ? stats.prefix_hits : stats.segment_hits);
     (prefix ? stats.prefix_hit_tokens : stats.segment_hit_tokens) += match.tokens;
-    emit({.kind = CacheEvent::Kind::kHit, .tokens = match.tokens, .tenant = tenant, .hit = kind});
+    if (options.event_sink) {
+      emit({.kind = CacheEvent::Kind::kHit, .tokens = match.tokens, .tenant = tenant, .hit = kind});
+    }
   }
   if (match.tokens >= asked) return;
   const std::uint64_t missed = asked - match.tokens;
@@ -88,6 +101,7 @@ void BlockManager::State::note_found(HitKind kind, const std::string& tenant, st
       stats.missed_tokens_unknown += missed;
       break;
   }
+  if (!options.event_sink) return;
   emit({.kind = CacheEvent::Kind::kMiss,
         .tokens = missed,
         .tenant = tenant,
@@ -95,10 +109,11 @@ void BlockManager::State::note_found(HitKind kind, const std::string& tenant, st
         .miss = match.miss});
 }
 
-std::string BlockManager::State::tenant_of_start(std::uint32_t group, EntryId start) const {
+const std::string& BlockManager::State::tenant_of_start(std::uint32_t group, EntryId start) const {
+  static const std::string unknown;
   const Entry& node = groups[group].index.at(start);
   if (node.identity != nullptr) return node.identity->tenant;
-  return node.segment != nullptr ? node.segment->identity.tenant : std::string();
+  return node.segment != nullptr ? node.segment->identity.tenant : unknown;
 }
 
 // Key collisions are counted where entries are compared; here they become events.

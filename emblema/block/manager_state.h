@@ -134,8 +134,9 @@ struct BlockManager::State {
   Status make_room(std::span<const std::uint64_t> counts);
 
   // ---- what happened (manager_events.cc) -------------------------------------------------------
-  void emit(
-      CacheEvent event);  // numbers it and keeps it for deliver_events(); nothing without sink
+  // Numbers it and keeps it for deliver_events(). REQUIRES: a sink.
+  void emit(CacheEvent event);
+  void note_content_collision(std::uint32_t group);
   void note_stored(std::uint32_t group, EntryId entry, std::uint32_t block);
   // `asked`: tokens of the whole boundaries that were looked for. A segment is hit whole or not.
   void note_found(HitKind kind, const std::string& tenant, std::uint64_t asked,
@@ -146,7 +147,8 @@ struct BlockManager::State {
                          const std::vector<std::vector<EntryId>>& nodes,
                          std::uint64_t boundary) const;
   std::string tenant_of(std::uint32_t group, std::uint32_t block) const;
-  std::string tenant_of_start(std::uint32_t group, EntryId start) const;  // of a root or a link
+  // Of a root or a link; "" elsewhere in a chain.
+  const std::string& tenant_of_start(std::uint32_t group, EntryId start) const;
 };
 
 }  // namespace emblema

@@ -77,6 +77,41 @@ TEST_P(ManyThreads, ReadOnlyWhatWasStoredAndGiveEverythingBack) {
   EXPECT_EQ(manager->counts(0).entries, 0u);
 }
 
+// A sink is called by whoever caused events, several at once, and calls back.
+TEST_P(ManyThreads, TellASinkEverythingOnce) {
+  std::atomic<std::uint64_t> stored = 0;
+  std::atomic<std::uint64_t> evicted = 0;
+  std::atomic<std::uint64_t> numbers = 0;
+  std::atomic<std::uint64_t> events = 0;
+  std::atomic<BlockManager*> called = nullptr;
+  const auto sink = [&](const CacheEvent& event) {
+    stored += event.kind == CacheEvent::Kind::kStored ? 1 : 0;
+    evicted += event.kind == CacheEvent::Kind::kEvicted ? 1 : 0;
+    numbers += event.number;
+    ++events;
+    if (BlockManager* one = called) (void)one->counts(0);
+  };
+  auto manager = one_group(4, 20, {.seal = GetParam(), .event_sink = sink});
+  called = manager.get();
+  std::atomic<int> wrong_bytes = 0;
+  std::atomic<int> hits = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned seed = 0; seed < 4; ++seed) {
+      threads.emplace_back(store_and_read, Work{manager.get(), &wrong_bytes, &hits}, seed, 100);
+    }
+    threads.emplace_back([&] {
+      for (TokenId i = 0; i < 100; ++i) (void)manager->why(tenant("t"), tokens_from(i, 17), {}, 16);
+    });
+  }
+  EXPECT_EQ(wrong_bytes, 0);
+  manager->evict_all();
+  EXPECT_EQ(stored, manager->stats().stored_blocks);
+  EXPECT_EQ(evicted, manager->stats().evicted_entries);
+  EXPECT_EQ(numbers, events * (events + 1) / 2) << "each number once";
+  EXPECT_GT(events, 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, ManyThreads,
                          testing::Values(SealMode::kInline, SealMode::kDeferred));
 

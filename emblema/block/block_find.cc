@@ -3,25 +3,17 @@
 #include <utility>
 
 #include "emblema/block/block_manager.h"
+#include "emblema/block/chain.h"
 #include "emblema/block/manager_state.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
 
-// One block's worth of a chain: what its entry must be compared with.
-struct block_internal::ChainLink {
-  Digest key;
-  std::span<const TokenId> tokens;
-  std::vector<ExtraId> extras;
-};
-
-using block_internal::ChainLink;
 using block_internal::GroupState;
 using block_internal::Hold;
 
-namespace {
+namespace block_internal {
 
-// The extra ids that enter within [first, first + count), with offsets from `first`.
 std::vector<ExtraId> extras_within(std::span<const ExtraId> extras, std::uint64_t first,
                                    std::uint64_t count) {
   std::vector<ExtraId> within;
@@ -49,11 +41,6 @@ std::vector<ChainLink> chain_of(const BlockKeys& keys, Digest key, std::uint64_t
   return chain;
 }
 
-// Blocks of a chain that one hold of the lock looks at: a few microseconds, however long the chain.
-constexpr std::size_t kLinksPerHold = 64;
-
-// The nodes of a chain that are there. In growing groups each has its block; in window groups a
-// ghost keeps the chain comparable.
 std::vector<EntryId> nodes_of(const GroupState& group, EntryId from,
                               std::span<const ChainLink> chain, std::uint64_t* key_collisions) {
   std::vector<EntryId> nodes;
@@ -70,13 +57,23 @@ std::vector<EntryId> nodes_of(const GroupState& group, EntryId from,
   return nodes;
 }
 
-// First block that a continuation at `boundary` needs: what its window or chunk touches; of
-// snapshots the last one.
 std::uint64_t first_needed(const BlockLayout& layout, std::uint64_t boundary) {
   if (layout.retention != Retention::kFixed) return layout.released_at(boundary);
   const std::uint64_t blocks = boundary / layout.block_tokens;
   return blocks - std::min<std::uint64_t>(blocks, 1);
 }
+
+}  // namespace block_internal
+
+using block_internal::chain_of;
+using block_internal::ChainLink;
+using block_internal::first_needed;
+using block_internal::nodes_of;
+
+namespace {
+
+// Blocks of a chain that one hold of the lock looks at: a few microseconds, however long the chain.
+constexpr std::size_t kLinksPerHold = 64;
 
 // `boundary` where everything that it needs is there, else the most tokens that may be whole.
 // In growing groups whoever holds the last node keeps all before it, with their blocks.
@@ -136,18 +133,23 @@ ChainMatch BlockManager::match(const CacheIdentity& identity, std::span<const To
   EMBLEMA_CHECK(limit <= tokens.size(), "a limit within the tokens");
   const std::vector<Tip> from =
       roots(state_->keys.root(identity), {.kind = EntryKind::kRoot, .identity = &identity});
-  return counted(match_from(from, tokens.first(limit), extras, {.recompute_last = recompute_last}));
+  return counted(from, limit,
+                 match_from(from, tokens.first(limit), extras, {.recompute_last = recompute_last}));
 }
 
 ChainMatch BlockManager::match_behind(const std::vector<Tip>& from, std::span<const TokenId> tokens,
                                       std::span<const ExtraId> extras, std::uint64_t limit) {
-  return counted(match_from(from, tokens.first(limit), extras, {}));
+  return counted(from, limit, match_from(from, tokens.first(limit), extras, {}));
 }
 
-ChainMatch BlockManager::counted(ChainMatch match) {
+// Counts and tells what was found of `limit` tokens.
+ChainMatch BlockManager::counted(const std::vector<Tip>& from, std::uint64_t limit,
+                                 ChainMatch match) {
   {
     const std::lock_guard lock(state_->mutex);
-    state_->stats.prefix_hit_tokens += match.tokens;
+    const std::uint64_t step = state_->boundary_tokens();
+    state_->note_found(HitKind::kPrefix, state_->tenant_of_start(0, from[0].entry_),
+                       limit / step * step, match);
   }
   checked();
   return match;
@@ -157,9 +159,9 @@ ChainMatch BlockManager::match_segment(const std::shared_ptr<const SegmentConten
   const Digest key = state_->keys.segment(segment->identity, segment->tokens, segment->extras);
   const std::vector<Tip> from = roots(key, {.kind = EntryKind::kSegmentRoot, .segment = segment});
   ChainMatch match = match_from(from, segment->tokens, segment->extras, {.partial = true});
-  if (match.tokens == segment->tokens.size()) {
+  {
     const std::lock_guard lock(state_->mutex);
-    state_->stats.segment_hit_tokens += match.tokens;
+    state_->note_found(HitKind::kSegment, segment->identity.tenant, segment->tokens.size(), match);
   }
   checked();
   return match;
@@ -192,6 +194,8 @@ ChainMatch BlockManager::match_from(const std::vector<Tip>& from, std::span<cons
   {
     const std::lock_guard lock(state_->mutex);
     match.tokens = whole_boundary(nodes, tokens.size(), end, &match.cut_by);
+    match.miss = state_->miss_reason(
+        chains, nodes, std::min(match.tokens + state_->boundary_tokens(), tokens.size()));
     tick = ++state_->tick;
     // Blocks of windows and snapshots may go at any time: they are held in the same breath.
     for (std::uint32_t i = 0; i < group_count(); ++i) {
@@ -365,10 +369,7 @@ bool BlockManager::drop_idle(const Tip& tip) {
     const std::lock_guard lock(state_->mutex);
     GroupState& group = state_->groups[tip.group_];
     dropped = group.may_go(group.index.at(tip.entry_));
-    if (dropped) {
-      group.evict(tip.entry_);
-      ++state_->stats.evicted_entries;
-    }
+    if (dropped) state_->evict(tip.group_, tip.entry_, EvictionReason::kSuperseded);
   }
   checked();
   return dropped;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "emblema/block/manager_state.h"
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
@@ -154,7 +155,8 @@ Status BlockManager::take_piece(std::span<const std::uint64_t> counts, std::stri
       for (std::uint64_t n = 0; n < counts[i]; ++n) {
         const GroupState::Taken block = group.take_open(domain);
         (*taken)[i].push_back(OpenBlock(Hold(this, i, block.id)));
-        const bool foreign = block.last_domain != 0 && block.last_domain != domain;
+        const bool foreign = !EMBLEMA_CANARY(kForeignNotZeroed) && block.last_domain != 0 &&
+                             block.last_domain != domain;
         if (foreign && !group.pool.metadata_only()) {
           to_zero.push_back(group.pool.bytes(block.id.index));
         }
@@ -171,7 +173,8 @@ SealedBlock BlockManager::seal(OpenBlock&& block, std::uint64_t filled_tokens) {
   EMBLEMA_CHECK(block.holds() && filled_tokens <= group.layout.block_tokens,
                 "an open block with at most all its rows filled");
   const ByteSpan bytes = block.bytes();
-  if (!bytes.empty()) zero_tail(group.layout, bytes, filled_tokens);
+  if (!bytes.empty() && !EMBLEMA_CANARY(kTailNotZeroed))
+    zero_tail(group.layout, bytes, filled_tokens);
   {
     const std::lock_guard lock(state_->mutex);
     group.set_sealed(block.id(), filled_tokens);
@@ -193,7 +196,7 @@ std::optional<OpenBlock> BlockManager::reopen_in_place(SealedBlock& block) {
   const std::lock_guard lock(state_->mutex);
   GroupState& group = state_->groups[block.group()];
   const auto& meta = group.meta[block.id().index];
-  if (meta.is_shared()) return std::nullopt;
+  if (meta.is_shared() && !EMBLEMA_CANARY(kNotCopiedOnWrite)) return std::nullopt;
   group.set_open(block.id());
   return OpenBlock(std::move(block.hold_));
 }
@@ -206,6 +209,7 @@ OpenBlock BlockManager::copy_into(SealedBlock&& block, OpenBlock&& spare) {
   {
     const std::lock_guard lock(state_->mutex);
     filled_tokens = group.meta[block.id().index].filled_tokens;
+    filled_tokens -= EMBLEMA_CANARY(kCopiedShort) ? 1 : 0;
     ++state_->stats.copied_blocks;
   }
   OpenBlock copy = std::move(spare);
@@ -252,11 +256,12 @@ std::uint64_t BlockManager::evict_all() {
   std::uint64_t freed = 0;
   {
     const std::lock_guard lock(state_->mutex);
-    for (GroupState& group : state_->groups) {
+    for (std::uint32_t i = 0; i < state_->groups.size(); ++i) {
+      const GroupState& group = state_->groups[i];
       const std::uint64_t free_before = group.pool.free_count();
-      const std::vector<EntryId> victims = group.all_evictable();
-      for (const EntryId victim : victims) group.evict(victim);
-      state_->stats.evicted_entries += victims.size();
+      for (const EntryId victim : group.all_evictable()) {
+        state_->evict(i, victim, EvictionReason::kAsked);
+      }
       freed += group.pool.free_count() - free_before;
     }
     state_->stats.evicted_blocks += freed;
@@ -267,7 +272,10 @@ std::uint64_t BlockManager::evict_all() {
 
 BlockStats BlockManager::stats() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->stats;
+  BlockStats stats = state_->stats;
+  stats.dead_keys = state_->dead.size();
+  stats.dead_keys_forgotten = state_->dead.forgotten();
+  return stats;
 }
 
 BlockCounts BlockManager::counts(std::uint32_t group) const {
@@ -281,7 +289,9 @@ BlockCounts BlockManager::counts(std::uint32_t group) const {
   counts.idle = state.count(BlockClass::kIdle);
   counts.holds = state.holds();
   counts.entries = state.index.live_count();
-  counts.logical_bytes = counts.holds * state.layout.block_bytes;
+  const auto logical_bytes = checked_mul(counts.holds, state.layout.block_bytes);
+  EMBLEMA_CHECK(logical_bytes, "what is held fits 64 bits of bytes");
+  counts.logical_bytes = *logical_bytes;
   counts.physical_bytes = (counts.open + counts.referenced) * state.layout.block_bytes;
   return counts;
 }

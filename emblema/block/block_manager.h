@@ -29,10 +29,12 @@
 #include <vector>
 
 #include "emblema/block/block_states.h"
+#include "emblema/block/cache_event.h"
 #include "emblema/block/cache_identity.h"
 #include "emblema/block/eviction_policy.h"
 #include "emblema/block/lock_holds.h"
 #include "emblema/block/prefix_index.h"
+#include "emblema/block/why.h"
 #include "emblema/contract/result.h"
 #include "emblema/layout/block_layout.h"
 #include "emblema/layout/pool_plan.h"
@@ -63,6 +65,9 @@ struct BlockManagerOptions {
   std::function<std::unique_ptr<EvictionPolicy>()> make_policy = make_lru_policy;
   std::uint64_t content_seed = 0;
   LockHolds* lock_holds = nullptr;  // told of every hold of the lock; outlives the manager
+  EventSink event_sink = {};        // none: no event is made (cache_event.h says how it is called)
+  // Whether why() says that another tenant has what was asked for; else that is "never stored".
+  bool why_across_tenants = true;
 
   // Tests only: bits kept of every key and content digest, so that all of them collide.
   unsigned digest_bits_for_test = 256;
@@ -70,16 +75,34 @@ struct BlockManagerOptions {
 
 // Counters since open; they never go back.
 struct BlockStats {
+  std::uint64_t prefix_hits = 0;  // look-ups that found something
   std::uint64_t prefix_hit_tokens = 0;
+  std::uint64_t segment_hits = 0;  // found whole
   std::uint64_t segment_hit_tokens = 0;
+  // Tokens of whole blocks that were looked for and not found, by what the record of the dead says
+  // of the first that was lacking.
+  std::uint64_t missed_tokens_never_stored = 0;
+  std::uint64_t missed_tokens_evicted = 0;
+  std::uint64_t missed_tokens_unknown = 0;  // never stored, or evicted before the record begins
+  std::uint64_t stored_blocks = 0;          // that became findable
   std::uint64_t content_shared_blocks = 0;  // merged after memcmp found all bytes equal
   std::uint64_t content_collisions = 0;     // equal digest, other bytes: a security signal
   std::uint64_t key_collisions = 0;         // equal key, other content
   std::uint64_t duplicate_unequal = 0;      // equal key and content, other bytes: kept private
-  std::uint64_t evicted_entries = 0;
+  std::uint64_t evicted_entries = 0;        // = for memory + when asked + superseded
+  std::uint64_t evicted_for_memory = 0;
+  std::uint64_t evicted_when_asked = 0;
+  std::uint64_t evicted_superseded = 0;  // snapshots, by the next of their turn
   std::uint64_t evicted_blocks = 0;
-  std::uint64_t copied_blocks = 0;  // copy on write
-  std::uint64_t zeroed_blocks = 0;  // cleared because their tenant changed
+  std::uint64_t refused_for_blocks = 0;  // take(): OutOfBlocks
+  std::uint64_t copied_blocks = 0;       // copy on write
+  std::uint64_t zeroed_blocks = 0;       // cleared because their tenant changed
+
+  // No counters, but sizes at this moment.
+  std::uint64_t dead_keys = 0;  // evictions that why() can still name, at most 65,536
+  std::uint64_t dead_keys_forgotten = 0;
+
+  friend bool operator==(const BlockStats&, const BlockStats&) = default;
 };
 
 // One group at this moment. free + open + referenced + idle = capacity.
@@ -146,8 +169,10 @@ struct ChainMatch {
   };
   std::uint64_t tokens = 0;  // a boundary that is whole in every group
   std::vector<Group> groups;
-  // Why it is not longer: the group whose entry or block is missing next, "" at the limit.
+  // Why it is not longer: the group whose entry or block is missing next, "" at the limit; and what
+  // is known of that block.
   std::string cut_by;
+  MissReason miss = MissReason::kNeverStored;
 };
 
 class BlockManager {
@@ -169,7 +194,7 @@ class BlockManager {
   // ---- taking memory -------------------------------------------------------------------------
 
   // `counts[group]` open blocks for each group, or nothing: evicts idle entries if it must.
-  // A block that another tenant held before is zeroed first.
+  // The tenant's own free blocks are preferred; one that another held before is zeroed first.
   // OutOfBlocks: names the group, what is needed and what could be had; nothing was changed, save
   // that a request of over 64 blocks may have evicted some if other threads took the rest
   // meanwhile.
@@ -203,6 +228,13 @@ class BlockManager {
   // The same behind a place in the forest; `from` holds one tip per group.
   ChainMatch match_behind(const std::vector<Tip>& from, std::span<const TokenId> tokens,
                           std::span<const ExtraId> extras, std::uint64_t limit);
+
+  // Logical bytes that match() or match_behind() would hold now. Changes nothing: no count, no
+  // order of eviction.
+  std::uint64_t peek_bytes(const CacheIdentity& identity, std::span<const TokenId> tokens,
+                           std::span<const ExtraId> extras, std::uint64_t limit) const;
+  std::uint64_t peek_bytes_behind(const std::vector<Tip>& from, std::span<const TokenId> tokens,
+                                  std::span<const ExtraId> extras, std::uint64_t limit) const;
 
   // The stored blocks of a segment, in their last block perhaps partial: tokens = all of them, or a
   // shorter whole boundary from which a builder goes on. Found whole counts as a segment hit.
@@ -259,6 +291,12 @@ class BlockManager {
   // Evicts every entry that may go. Gives back the blocks that came free.
   std::uint64_t evict_all();
 
+  // What is there of `tokens`, block by block, and why the rest is not (why.h). Changes nothing: no
+  // count, no order of eviction. For people: it looks at every entry, a few at a time.
+  // REQUIRES: limit <= tokens.size().
+  WhyReport why(const CacheIdentity& identity, std::span<const TokenId> tokens,
+                std::span<const ExtraId> extras, std::uint64_t limit) const;
+
   BlockStats stats() const;
   BlockCounts counts(std::uint32_t group) const;
 
@@ -275,6 +313,7 @@ class BlockManager {
   friend class Tip;
   friend class Pin;
   struct State;
+  class Why;
   explicit BlockManager(std::unique_ptr<State> state);
 
   [[nodiscard]] Status take_piece(std::span<const std::uint64_t> counts, std::string_view tenant,
@@ -295,7 +334,7 @@ class BlockManager {
     bool partial = false;         // a segment's last block may be partly filled
     bool recompute_last = false;  // one boundary less
   };
-  ChainMatch counted(ChainMatch match);
+  ChainMatch counted(const std::vector<Tip>& from, std::uint64_t limit, ChainMatch match);
   ChainMatch match_from(const std::vector<Tip>& from, std::span<const TokenId> tokens,
                         std::span<const ExtraId> extras, MatchEnd end);
   std::vector<EntryId> walk(const Tip& from, const std::vector<block_internal::ChainLink>& chain,
@@ -305,7 +344,19 @@ class BlockManager {
   void hold_blocks(std::uint32_t group, std::span<const EntryId> nodes, ChainMatch::Group* found);
   std::uint64_t whole_boundary(const std::vector<std::vector<EntryId>>& nodes, std::uint64_t limit,
                                MatchEnd end, std::string* cut_by) const;
+  // Where a look without touching starts: an entry, or what finds it.
+  struct PeekStart {
+    Digest key;
+    EntryProof proof = {};
+    EntryId entry = kNoEntry;
+  };
+  std::uint64_t peek(const std::vector<PeekStart>& from, std::span<const TokenId> tokens,
+                     std::span<const ExtraId> extras, MatchEnd end) const;
+  std::uint64_t bytes_of_match(std::uint64_t tokens) const;
+  std::uint64_t peek_segment_tokens(const std::shared_ptr<const SegmentContent>& segment) const;
+  // Ends every operation, outside the lock: walks (in checked builds) and hands out events.
   void checked() const;
+  void deliver_events() const;
 
   std::unique_ptr<State> state_;
 };

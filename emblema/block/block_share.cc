@@ -9,6 +9,7 @@
 
 #include "emblema/block/block_manager.h"
 #include "emblema/block/manager_state.h"
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
@@ -20,7 +21,8 @@ using block_internal::Hold;
 bool BlockManager::holds_equal_bytes(const SealedBlock& a, const SealedBlock& b) const {
   const ConstByteSpan left = a.bytes();
   const ConstByteSpan right = b.bytes();
-  return std::memcmp(left.data(), right.data(), left.size()) == 0;
+  return EMBLEMA_CANARY(kSharedUncompared) ||
+         std::memcmp(left.data(), right.data(), left.size()) == 0;
 }
 
 BlockManager::Published BlockManager::publish(SealedBlock&& block, const Tip& parent,
@@ -50,6 +52,7 @@ BlockManager::Published BlockManager::publish(SealedBlock&& block, const Tip& pa
       present = SealedBlock(Hold(this, group_number, group.pool.id_of(*holder)));
     } else {
       group.attach(entry, block.id().index);
+      state_->note_stored(group_number, entry, block.id().index);
     }
   }
   if (present.holds() && present.id() != block.id()) {
@@ -108,7 +111,7 @@ SealedBlock BlockManager::share_content(SealedBlock&& block) {
       const bool equal = holds_equal_bytes(candidate, block);
       const std::lock_guard lock(state_->mutex);
       if (!equal) {
-        ++state_->stats.content_collisions;
+        state_->note_content_collision(block.group());
         continue;
       }
       group.redirect(index, candidate.id().index);

@@ -141,6 +141,15 @@ Status BlockManager::check_invariants() const {
   for (const auto& group : state_->groups) {
     if (Status ok = check_group(group, state_->options.content_seed, digest_bits); !ok) return ok;
   }
+  const BlockStats& stats = state_->stats;
+  const std::uint64_t remembered = state_->dead.size() + state_->dead.forgotten();
+  const std::uint64_t by_reason =
+      stats.evicted_for_memory + stats.evicted_when_asked + stats.evicted_superseded;
+  if (stats.evicted_entries != by_reason || stats.evicted_entries != remembered) {
+    return fail(ErrorCode::Corrupt,
+                fmt::format("{} evictions counted, {} by their reasons, {} remembered",
+                            stats.evicted_entries, by_reason, remembered));
+  }
   return {};
 }
 
@@ -148,10 +157,12 @@ void BlockManager::checked() const {
 #ifdef EMBLEMA_CHECKED
   std::uint64_t blocks = 0;
   for (const auto& group : state_->groups) blocks += group.pool.capacity();
-  if (blocks > kCheckedBlocksMax) return;
-  const Status ok = check_invariants();
-  EMBLEMA_CHECK(ok, ok ? "" : ok.error().message.c_str());
+  if (blocks <= kCheckedBlocksMax) {
+    const Status ok = check_invariants();
+    EMBLEMA_CHECK(ok, ok ? "" : ok.error().message.c_str());
+  }
 #endif
+  deliver_events();
 }
 
 }  // namespace emblema

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema::block_internal {
@@ -31,9 +32,9 @@ void GroupState::change(std::uint32_t block, Change&& apply) {
 }
 
 GroupState::Taken GroupState::take_open(std::uint32_t domain) {
-  const auto id = pool.take();
+  const auto id = pool.take(domain);
   EMBLEMA_CHECK(id.has_value(), "room was made before");
-  const Taken taken{*id, meta[id->index].domain};
+  const Taken taken{*id, pool.last_domain(id->index)};
   change(id->index, [&](BlockMeta& one) {
     one.is_open = true;
     one.refs = 1;
@@ -62,18 +63,18 @@ void GroupState::set_open(BlockId id) {
 
 void GroupState::add_ref(std::uint32_t block) {
   change(block, [](BlockMeta& one) {
-#ifndef EMBLEMA_CANARY_LOST_REF  // a build with this bug proves that the tests would see it
+    if (EMBLEMA_CANARY(kLostReference) && one.refs == 2) return;
+    EMBLEMA_CHECK(one.refs < UINT32_MAX, "the holds on one block fit 32 bits");
     ++one.refs;
-#else
-    if (one.refs != 2) ++one.refs;
-#endif
   });
   if (meta[block].refs == 1) refresh_candidates_of(block);
 }
 
 void GroupState::drop_ref(std::uint32_t block, std::uint64_t tick) {
   EMBLEMA_CHECK(meta[block].refs > 0, "a hold is given back once");
-  change(block, [](BlockMeta& one) { --one.refs; });
+  change(block, [](BlockMeta& one) {
+    one.refs -= EMBLEMA_CANARY(kDoubleRelease) && one.refs == 2 ? 2u : 1u;
+  });
   if (meta[block].refs > 0) return;
   for (EntryId entry = meta[block].first_entry; entry != kNoEntry;
        entry = index.at(entry).next_of_block) {
@@ -92,7 +93,7 @@ void GroupState::free_if_unheld(std::uint32_t block) {
   one.is_forward_target = false;
   one.is_pending = false;
   one.first_entry = kNoEntry;
-  pool.release(pool.id_of(block));
+  pool.release(pool.id_of(block), EMBLEMA_CANARY(kFreedAsClean) ? 0 : one.domain);
 }
 
 void GroupState::attach(EntryId entry, std::uint32_t block) {
@@ -133,6 +134,7 @@ void GroupState::redirect(std::uint32_t from, std::uint32_t to) {
 }
 
 void GroupState::add_tip(EntryId entry) {
+  EMBLEMA_CHECK(index.at(entry).tips < UINT32_MAX, "the tips on one entry fit 32 bits");
   ++index.at(entry).tips;
   refresh_candidate(entry);
 }
@@ -146,6 +148,7 @@ void GroupState::drop_tip(EntryId entry) {
 
 void GroupState::pin_path(EntryId end) {
   for (EntryId entry = end; entry != kNoEntry; entry = index.at(entry).parent) {
+    EMBLEMA_CHECK(index.at(entry).pins < UINT32_MAX, "the pins on one entry fit 32 bits");
     ++index.at(entry).pins;
     refresh_candidate(entry);
   }
@@ -153,6 +156,7 @@ void GroupState::pin_path(EntryId end) {
 
 void GroupState::unpin_path(EntryId end) {
   for (EntryId entry = end; entry != kNoEntry; entry = index.at(entry).parent) {
+    EMBLEMA_CHECK(index.at(entry).pins > 0, "a pin is given back once");
     --index.at(entry).pins;
     refresh_candidate(entry);
   }
@@ -167,10 +171,11 @@ void GroupState::touch(EntryId entry, std::uint64_t tick) {
 }
 
 bool GroupState::may_go(const Entry& entry) const {
-  if (!entry.live || !entry.block || entry.pins > 0 || meta[*entry.block].refs > 0) return false;
+  if (!entry.live || !entry.block || meta[*entry.block].refs > 0) return false;
+  if (entry.pins > 0 && !EMBLEMA_CANARY(kEvictsPinned)) return false;
   // Growing groups lose leaves only: a later block is useless without the earlier ones. A window
   // needs just its last blocks, so there any block may go and its entry stays as a ghost.
-  return !growing() || (entry.children == 0 && entry.tips == 0);
+  return !growing() || EMBLEMA_CANARY(kEvictsMiddle) || (entry.children == 0 && entry.tips == 0);
 }
 
 void GroupState::refresh_candidate(EntryId entry) {
@@ -213,7 +218,7 @@ std::uint32_t BlockManager::State::domain_of(std::string_view tenant) {
   const auto found = domains.find(tenant);
   if (found != domains.end()) return found->second;
   const auto number = static_cast<std::uint32_t>(domains.size() + 1);
-  domains.emplace(tenant, number);
+  domain_names.push_back(&domains.emplace(tenant, number).first->first);
   return number;
 }
 
@@ -238,13 +243,17 @@ std::uint64_t BlockManager::State::boundary_tokens() const {
 }
 
 Result<std::vector<std::vector<EntryId>>> BlockManager::State::plan_room(
-    std::span<const std::uint64_t> counts) const {
+    std::span<const std::uint64_t> counts) {
   std::vector<std::vector<EntryId>> victims(counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    const auto& group = groups[i];
+    auto& group = groups[i];
+    if (EMBLEMA_CANARY(kRefusalEvicts)) {
+      for (const EntryId victim : group.all_evictable()) group.evict(victim);
+    }
     const std::uint64_t free = group.pool.free_count();
     auto plan = group.plan_eviction(counts[i] > free ? counts[i] - free : 0);
     if (!plan) {
+      ++stats.refused_for_blocks;
       return fail(
           ErrorCode::OutOfBlocks,
           fmt::format("group '{}': {} blocks needed, {} free and {} idle of {}; release "
@@ -257,7 +266,7 @@ Result<std::vector<std::vector<EntryId>>> BlockManager::State::plan_room(
   return victims;
 }
 
-Status BlockManager::State::has_room(std::span<const std::uint64_t> counts) const {
+Status BlockManager::State::has_room(std::span<const std::uint64_t> counts) {
   const auto victims = plan_room(counts);
   if (!victims) return propagate(victims);
   return {};
@@ -269,8 +278,9 @@ Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     auto& group = groups[i];
     const std::uint64_t free_before = group.pool.free_count();
-    for (const EntryId victim : (*victims)[i]) group.evict(victim);
-    stats.evicted_entries += (*victims)[i].size();
+    for (const EntryId victim : (*victims)[i]) {
+      evict(static_cast<std::uint32_t>(i), victim, EvictionReason::kMemoryWanted);
+    }
     stats.evicted_blocks += group.pool.free_count() - free_before;
   }
   return {};

@@ -15,6 +15,7 @@
 #include "emblema/block/block_key.h"
 #include "emblema/block/block_manager.h"
 #include "emblema/block/content_index.h"
+#include "emblema/block/dead_record.h"
 #include "emblema/block/lock_holds.h"
 #include "emblema/pool/block_pool.h"
 
@@ -104,6 +105,8 @@ class GroupState {
 // Recomputes one group from scratch (check_invariants).
 Status check_group(const GroupState& group, std::uint64_t seed, unsigned digest_bits);
 
+struct ChainLink;
+
 }  // namespace emblema::block_internal
 
 namespace emblema {
@@ -115,7 +118,12 @@ struct BlockManager::State {
   std::vector<block_internal::GroupState> groups;
   std::optional<std::uint32_t> snapshot_group;
   std::map<std::string, std::uint32_t, std::less<>> domains;  // tenant -> number, from 1
+  std::vector<const std::string*> domain_names;               // of domain i + 1, in `domains`
   BlockStats stats;
+  DeadRecord dead;
+  std::vector<CacheEvent> events_waiting;  // for deliver_events()
+  std::uint64_t events_emitted = 0;
+  std::uint64_t key_collisions_told = 0;
   std::uint64_t tick = 0;
   std::deque<std::pair<std::uint32_t, BlockId>> pending;  // deferred content sharing
   std::atomic<std::uint64_t> epoch{0};
@@ -126,9 +134,26 @@ struct BlockManager::State {
   // Evicts so that counts[group] blocks of each group are free. OutOfBlocks: nothing was changed.
   [[nodiscard]] Status make_room(std::span<const std::uint64_t> counts);
   // Whether make_room could. Changes nothing.
-  [[nodiscard]] Status has_room(std::span<const std::uint64_t> counts) const;
+  [[nodiscard]] Status has_room(std::span<const std::uint64_t> counts);
   // What make_room would evict, for each group.
-  Result<std::vector<std::vector<EntryId>>> plan_room(std::span<const std::uint64_t> counts) const;
+  Result<std::vector<std::vector<EntryId>>> plan_room(std::span<const std::uint64_t> counts);
+
+  // ---- what happened (manager_events.cc) -------------------------------------------------------
+  // Numbers it and keeps it for deliver_events(). REQUIRES: a sink.
+  void emit(CacheEvent event);
+  void note_content_collision(std::uint32_t group);
+  void note_stored(std::uint32_t group, EntryId entry, std::uint32_t block);
+  // `asked`: tokens of the whole boundaries that were looked for. A segment is hit whole or not.
+  void note_found(HitKind kind, const std::string& tenant, std::uint64_t asked,
+                  const ChainMatch& match);
+  // The one way in which entries are evicted: counted, remembered and told.
+  void evict(std::uint32_t group, EntryId entry, EvictionReason reason);
+  MissReason miss_reason(const std::vector<std::vector<block_internal::ChainLink>>& chains,
+                         const std::vector<std::vector<EntryId>>& nodes,
+                         std::uint64_t boundary) const;
+  std::string tenant_of(std::uint32_t group, std::uint32_t block) const;
+  // Of a root or a link; "" elsewhere in a chain.
+  const std::string& tenant_of_start(std::uint32_t group, EntryId start) const;
 };
 
 }  // namespace emblema

@@ -31,26 +31,22 @@ Result<BlockPool> BlockPool::open(const Options& options) {
   }
   pool.generations_.assign(options.blocks, 0);
   pool.taken_.assign(options.blocks, false);
-  pool.free_.reserve(options.blocks);
-  for (std::uint64_t left = options.blocks; left > 0; --left) {
-    pool.free_.push_back(static_cast<std::uint32_t>(left - 1));
-  }
+  pool.free_ = FreeLists(static_cast<std::uint32_t>(options.blocks));
   return pool;
 }
 
-std::optional<BlockId> BlockPool::take() {
-  if (free_.empty()) return std::nullopt;
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  taken_[index] = true;
-  return id_of(index);
+std::optional<BlockId> BlockPool::take(std::uint32_t domain) {
+  const auto index = free_.take(domain);
+  if (!index) return std::nullopt;
+  taken_[*index] = true;
+  return id_of(*index);
 }
 
-void BlockPool::release(BlockId id) {
+void BlockPool::release(BlockId id, std::uint32_t domain) {
   EMBLEMA_CHECK(is_current(id), "a block is given back once, by its holder");
   taken_[id.index] = false;
   ++generations_[id.index];
-  free_.push_back(id.index);
+  free_.put(id.index, domain);
 }
 
 bool BlockPool::is_current(BlockId id) const {

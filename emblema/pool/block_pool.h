@@ -13,6 +13,7 @@
 #include "emblema/contract/bytes.h"
 #include "emblema/contract/result.h"
 #include "emblema/os/memory.h"
+#include "emblema/pool/free_lists.h"
 #include "emblema/pool/handle.h"
 
 namespace emblema {
@@ -30,17 +31,22 @@ class BlockPool {
   static Result<BlockPool> open(const Options& options);
 
   std::uint64_t capacity() const { return generations_.size(); }
-  std::uint64_t free_count() const { return free_.size(); }
+  std::uint64_t free_count() const { return free_.count(); }
   std::uint64_t block_bytes() const { return options_.block_bytes; }
   bool metadata_only() const { return options_.metadata_only; }
   bool huge_pages() const { return memory_.huge_pages(); }
 
-  // The most recently released block, else the lowest that was never used; nothing when all are
-  // taken. Its bytes are what its last holder left (zero if never used).
-  std::optional<BlockId> take();
+  // A block for this domain (a tenant's number): the one that the domain released last, else the
+  // lowest that was never used, else the one that another domain released longest ago; nothing when
+  // all are taken. Its bytes are what its last holder left (zero if never used).
+  std::optional<BlockId> take(std::uint32_t domain = FreeLists::kNobody);
 
-  // REQUIRES: is_current(id). Every copy of `id` is stale afterwards.
-  void release(BlockId id);
+  // The bytes stay, and `domain` is whose they are. REQUIRES: is_current(id). Every copy of `id` is
+  // stale afterwards.
+  void release(BlockId id, std::uint32_t domain = FreeLists::kNobody);
+
+  // Whose bytes a block held when it was taken; kNobody where it was never used.
+  std::uint32_t last_domain(std::uint32_t index) const { return free_.domain_of(index); }
 
   // Whether `id` names a block that is taken now, and not an earlier life of it.
   bool is_current(BlockId id) const;
@@ -61,7 +67,7 @@ class BlockPool {
   MemoryRegion memory_;
   std::vector<std::uint32_t> generations_;
   std::vector<bool> taken_;
-  std::vector<std::uint32_t> free_;  // a stack
+  FreeLists free_;
 };
 
 }  // namespace emblema

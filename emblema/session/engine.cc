@@ -52,10 +52,13 @@ Result<Sequence> Engine::start(const StartRequest& request) {
     state->arena = std::move(*arena);
   }
   const std::uint64_t limit = request.tokens.empty() ? 0 : request.tokens.size() - 1;
+  if (Status ok = state->admit_start(limit); !ok) return propagate(ok);
   ChainMatch found = core_->blocks->match(state->identity, request.tokens, request.extra, limit,
                                           request.recompute_last_block);
   state->hit_tokens = found.tokens;
   state->take_up(std::move(found));
+  if (Status ok = state->admit_found(); !ok) return propagate(ok);
+  state->rebuild_spans();
   return Sequence(std::move(state));
 }
 
@@ -91,6 +94,7 @@ Result<SegmentLookup> Engine::segment(const StartRequest& request) {
   state->extras = content->extras;
   state->tokens_max = content->tokens.size();
   state->builds_segment = true;
+  state->charge = Charge(core_->quotas.get(), request.tenant);
   state->hit_tokens = found.tokens;
   state->begin_part(0, std::move(found));
   state->rebuild_spans();
@@ -137,6 +141,12 @@ Pin Engine::pin(const StartRequest& request) {
   return core_->blocks->pin(identity_of(request), request.tokens, request.extra).keeping(core_);
 }
 
+Result<WhyReport> Engine::why(const StartRequest& request) const {
+  if (Status ok = check_request(request); !ok) return propagate(ok);
+  const std::uint64_t limit = request.tokens.empty() ? 0 : request.tokens.size() - 1;
+  return core_->blocks->why(identity_of(request), request.tokens, request.extra, limit);
+}
+
 std::uint64_t Engine::seal_pending(std::uint64_t budget_blocks) {
   return core_->blocks->seal_pending(budget_blocks);
 }
@@ -152,6 +162,7 @@ EngineStats Engine::stats() const {
   stats.snapshots_missed = core_->snapshots_missed;
   stats.snapshots_refused = core_->snapshots_refused;
   if (core_->arena) stats.arena = core_->arena->counts();
+  stats.refused_for_quota = core_->quotas->refusals();
   stats.huge_pages = true;
   for (std::uint32_t g = 0; g < core_->layout.groups.size(); ++g) {
     const BlockCounts counts = core_->blocks->counts(g);
@@ -168,6 +179,10 @@ EngineStats Engine::stats() const {
     stats.huge_pages = stats.huge_pages && core_->blocks->huge_pages(g);
   }
   return stats;
+}
+
+TenantUsage Engine::usage(std::string_view tenant) const {
+  return core_->quotas->usage(tenant);
 }
 
 BlockCounts Engine::counts(std::uint32_t group) const {

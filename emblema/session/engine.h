@@ -20,6 +20,7 @@
 #include "emblema/geometry/model_geometry.h"
 #include "emblema/pool/state_arena.h"
 #include "emblema/session/engine_options.h"
+#include "emblema/session/quota.h"
 #include "emblema/session/segment.h"
 #include "emblema/session/sequence.h"
 
@@ -62,8 +63,9 @@ struct SegmentLookup {
 };
 
 struct EngineStats {
-  BlockStats blocks;   // hits, sharing, collisions, evictions
-  BlockCounts totals;  // summed over groups
+  BlockStats blocks;                    // hits, sharing, collisions, evictions
+  BlockCounts totals;                   // summed over groups
+  std::uint64_t refused_for_quota = 0;  // requests of all tenants
   std::uint64_t region_bytes = 0;
   StateArena::Counts arena;  // zero without one
   std::uint64_t snapshots_taken = 0;
@@ -82,7 +84,8 @@ class Engine {
   // A sequence that already holds the longest stored prefix of the prompt: at most all but one
   // token, and a boundary at which everything is there, state included (or Sequence::replay() says
   // what to run again). Invalid: extra ids outside the prompt or out of order. OutOfBlocks: no
-  // arena slot is free (max_sequences).
+  // arena slot is free (max_sequences), or the tenant's quota has no room for the blocks found;
+  // nothing was changed.
   Result<Sequence> start(const StartRequest& request);
 
   // The stored segment of exactly these tokens for this identity, or a builder for it.
@@ -92,6 +95,11 @@ class Engine {
   // Keeps the longest stored prefix of the request from being evicted while the Pin lives.
   Pin pin(const StartRequest& request);
 
+  // What start() would find of the request, block by block, and why not the rest (block/why.h).
+  // Changes nothing: no count, no order of eviction. For operators. Invalid: extra ids as in
+  // start().
+  Result<WhyReport> why(const StartRequest& request) const;
+
   // Deferred sealing: shares content of up to so many blocks; gives back how many it handled.
   std::uint64_t seal_pending(std::uint64_t budget_blocks);
 
@@ -99,6 +107,7 @@ class Engine {
   std::uint64_t evict_idle();
 
   EngineStats stats() const;
+  TenantUsage usage(std::string_view tenant) const;
   BlockCounts counts(std::uint32_t group) const;
   const ModelGeometry& geometry() const;
   const ModelLayout& layout() const;

@@ -122,6 +122,50 @@ TEST_P(ManyRequests, ReadOnlyWhatWasStoredAndGiveEverythingBack) {
   expect_all_given_back(engine);
 }
 
+// Requests of one tenant on many threads: what they hold together stays within its quota at every
+// moment, and what they were refused leaves nothing on its account.
+TEST(TenantQuota, IsKeptByManyThreads) {
+  // 8 blocks of 2 layers: a prompt of 5 blocks cannot be forked, even alone.
+  constexpr std::uint64_t kQuotaBytes = std::uint64_t{8} * 2 * 16 * 32;
+  Engine engine = open_engine(grouped_model(), 60, {.tenant_quota_bytes = kQuotaBytes});
+  std::atomic<std::uint64_t> most = 0;
+  std::atomic<std::uint64_t> refused = 0;
+  std::atomic<std::uint64_t> wrong = 0;
+  const auto request = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    for (int round = 0; round < 200; ++round) {
+      const std::vector<TokenId> prompt =
+          tokens_from(static_cast<TokenId>(random() % 3 * 1000), 10 + random() % 60);
+      auto sequence = engine.start({.tokens = prompt, .tenant = "t"});
+      if (!sequence) {
+        ++refused;
+        continue;
+      }
+      const auto rest = std::span(prompt).subspan(sequence->tokens());
+      if (!sequence->reserve(rest.size())) {
+        ++refused;
+        continue;
+      }
+      if (!sequence->commit(rest)) ++wrong;
+      const auto child = sequence->fork();
+      refused += child ? 0 : 1;
+      const std::uint64_t held = engine.usage("t").held_bytes;
+      std::uint64_t seen = most;
+      while (held > seen && !most.compare_exchange_weak(seen, held)) continue;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned seed = 1; seed <= 4; ++seed) threads.emplace_back(request, seed);
+  }
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_LE(most, kQuotaBytes);
+  EXPECT_GT(refused, 0u);
+  EXPECT_EQ(engine.usage("t").refusals, refused);
+  EXPECT_EQ(engine.usage("t").held_bytes, 0u);
+  expect_all_given_back(engine);
+}
+
 // The two ends of a fork are two threads': the tail's other holder may go between the question
 // whether to copy and the answer. The other thread waits for each child and drops it at once.
 TEST(ForkedTails, MayBeLetGoWhileTheOtherEndGoesOn) {

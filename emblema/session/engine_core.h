@@ -1,5 +1,5 @@
 // What an engine and its sequences share. Internal to this room; immutable after open, but for the
-// block manager, which guards itself.
+// block manager and the quotas, which guard themselves.
 #pragma once
 
 #include <atomic>
@@ -16,6 +16,7 @@
 #include "emblema/layout/pool_plan.h"
 #include "emblema/pool/state_arena.h"
 #include "emblema/session/engine_options.h"
+#include "emblema/session/quota.h"
 #include "emblema/session/sequence.h"
 
 namespace emblema {
@@ -46,12 +47,14 @@ struct EngineCore {
   std::atomic<std::uint64_t> snapshots_missed{0};   // a step ran past the boundary
   std::atomic<std::uint64_t> snapshots_refused{0};  // no memory for them
 
+  std::unique_ptr<QuotaBook> quotas;     // guards itself
   std::unique_ptr<BlockManager> blocks;  // last: it dies first
 
   struct PageRef {
     std::uint32_t group = 0;
     const StreamPage* page = nullptr;
   };
+  std::uint64_t bytes_of(const std::vector<std::uint64_t>& counts) const;  // blocks per group
   // The page of a layer's stream in a block, or of the layer's that it shares with.
   std::optional<PageRef> find_page(std::uint32_t layer, StreamRole role) const;
 };

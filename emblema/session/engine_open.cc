@@ -194,6 +194,7 @@ Result<Engine> Engine::open(const ModelGeometry& geometry, const EngineOptions& 
   if (!plan) return propagate(plan);
   core->plan = std::move(*plan);
   if (Status ok = open_arena(core.get()); !ok) return propagate(ok);
+  core->quotas = std::make_unique<QuotaBook>(options.tenant_quota_bytes, options.tenant_quotas);
   auto blocks =
       BlockManager::open(core->layout, core->plan,
                          {.metadata_only = options.metadata_only,
@@ -201,6 +202,8 @@ Result<Engine> Engine::open(const ModelGeometry& geometry, const EngineOptions& 
                           .share_content_across_tenants = options.share_content_across_tenants,
                           .seal = options.seal,
                           .snapshots = rule_of(*core),
+                          .event_sink = options.event_sink,
+                          .why_across_tenants = options.why_across_tenants,
                           .digest_bits_for_test = options.digest_bits_for_test});
   if (!blocks) return propagate(blocks);
   core->blocks = std::move(*blocks);

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "emblema/block/block_manager.h"
 #include "emblema/contract/ids.h"
@@ -39,6 +42,14 @@ struct EngineOptions {
   bool share_content_across_tenants = false;  // saves memory, never prefill; hits stay apart
   SealMode seal = SealMode::kInline;  // kDeferred: commit returns sooner, call seal_pending()
   bool metadata_only = false;         // accounts for blocks, holds no bytes
+
+  // Largest logical bytes of all sequences of one tenant together: blocks count once for each
+  // sequence that holds them. 0: no limit. `tenant_quotas` names the exceptions.
+  std::uint64_t tenant_quota_bytes = 0;
+  std::map<std::string, std::uint64_t, std::less<>> tenant_quotas = {};
+
+  EventSink event_sink = {};       // told what is stored, hit, missed, evicted (cache_event.h)
+  bool why_across_tenants = true;  // false: why() never says that another tenant has it
 
   unsigned digest_bits_for_test = 256;  // tests only: fewer bits make every digest collide
 };

@@ -148,6 +148,41 @@ TEST(EnginePin, KeepsAPrefixWhateverIsWanted) {
   }
 }
 
+TEST(EngineWhy, AnswersWhatStartWouldFindAndChangesNothing) {
+  Engine engine = open_engine(two_group_model(), 16);
+  const std::vector<TokenId> prompt = tokens_from(1, 49);
+  store(engine, {.tokens = prompt, .tenant = "a"});
+  const auto counts = in_words(counts_of(engine));
+  const BlockStats stats = engine.stats().blocks;
+  const auto report = engine.why({.tokens = prompt, .tenant = "a", .salt = {}});
+  ASSERT_TRUE(report) << report.error().message;
+  const auto salted = engine.why({.tokens = prompt, .tenant = "a", .salt = "s"});
+  ASSERT_TRUE(salted);
+  EXPECT_EQ(salted->hit_tokens, 0u);
+  EXPECT_EQ(salted->blocks[0].verdict, Verdict::kIdentityDiffers);
+  EXPECT_EQ(engine.why({.tokens = prompt, .tenant = "b"})->blocks[0].verdict,
+            Verdict::kAnotherTenant);
+  EXPECT_EQ(in_words(counts_of(engine)), counts);
+  EXPECT_TRUE(engine.stats().blocks == stats);
+  EXPECT_EQ(report->hit_tokens, hit(engine, {.tokens = prompt, .tenant = "a"}));
+  const std::vector<ExtraId> outside = {{49, {}}};
+  EXPECT_EQ(engine.why({.tokens = prompt, .extra = outside}).error().code, ErrorCode::Invalid);
+  expect_sound(engine);
+}
+
+TEST(EngineEvents, ReachTheSinkOfTheOptions) {
+  std::vector<CacheEvent> events;
+  // Whole digests, also where the suite runs with cut ones: no event of a collision.
+  Engine engine = open_engine(grouped_model(), 8,
+                              {.event_sink = [&](const CacheEvent& one) { events.push_back(one); },
+                               .digest_bits_for_test = 255});
+  store(engine, {.tokens = tokens_from(1, 16), .tenant = "a"});
+  ASSERT_EQ(events.size(), 1u) << "16 tokens with all but one to be hit: none was looked for";
+  EXPECT_EQ(events[0].kind, CacheEvent::Kind::kStored);
+  EXPECT_EQ(events[0].tokens, 16u);
+  EXPECT_EQ(events[0].tenant, "a");
+}
+
 TEST(EngineLife, SequencesSegmentsAndPinsOutliveTheEngine) {
   std::optional<Engine> engine(open_engine(two_group_model(), 24));
   const std::vector<TokenId> prompt = tokens_from(1, 33);

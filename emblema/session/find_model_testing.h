@@ -34,6 +34,7 @@ class FindModel {
     present_.insert(still_held.begin(), still_held.end());
   }
   void seen(std::uint64_t word) { present_.insert(word); }
+  bool was_ever_stored(std::uint64_t word) const { return ever_.contains(word); }
 
   // `boundaries`: the words of a chain's boundaries, in order. What was never stored cannot be
   // found, nor anything behind it; what is there must be found, and all before it with it.

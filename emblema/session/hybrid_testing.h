@@ -43,6 +43,14 @@ inline ModelConfig recurrent_window_model() {
   return model;
 }
 
+// The same beside chunks of 24.
+inline ModelConfig recurrent_chunk_model() {
+  ModelConfig model = recurrent_model();
+  model.layers[2].reach = LayerReach::kChunk;
+  model.layers[2].window_tokens = 24;
+  return model;
+}
+
 class Hybrid {
  public:
   Hybrid(const Engine& engine, Sequence sequence, std::uint64_t root,
@@ -114,7 +122,12 @@ class Hybrid {
   Hybrid fork() {
     auto child = sequence_.fork();
     EXPECT_TRUE(child) << (child ? "" : child.error().message);
-    Hybrid forked(*engine_, std::move(*child), words_, ids_);
+    return adopt(std::move(*child));
+  }
+
+  // A fork of this sequence that somebody made.
+  Hybrid adopt(Sequence child) const {
+    Hybrid forked(*engine_, std::move(child), words_, ids_);
     forked.drafts_max_ = drafts_max_;
     return forked;
   }

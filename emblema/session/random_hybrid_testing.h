@@ -352,6 +352,7 @@ inline std::vector<HybridSetup> every_hybrid_setup() {
         };
         add("Recurrent", recurrent_model());
         add("RecurrentWindow", recurrent_window_model());
+        add("RecurrentChunk", recurrent_chunk_model());
       }
       HybridSetup v4{
           .name = "Compressed" + std::string(to_string(policy)) + "Drafts" + std::to_string(drafts),

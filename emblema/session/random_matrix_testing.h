@@ -59,6 +59,8 @@ inline void add(const RandomMet& more, RandomMet* sum) {
   sum->tokens_hit_behind_segments += more.tokens_hit_behind_segments;
   sum->segments_found += more.segments_found;
   sum->segments_built += more.segments_built;
+  sum->evicted_named += more.evicted_named;
+  sum->others_named += more.others_named;
 }
 
 inline void expect_met(const BlockStats& sum, const RandomMet& met, const RandomSetup& setup) {
@@ -76,6 +78,10 @@ inline void expect_met(const BlockStats& sum, const RandomMet& met, const Random
   EXPECT_GT(met.segments_built, 0u);
   EXPECT_GT(met.segments_found, 0u);
   EXPECT_GT(met.tokens_hit_behind_segments, 0u);
+  if (setup.digest_bits == 256) {
+    EXPECT_GT(met.evicted_named, 0u);
+    EXPECT_GT(met.others_named, 0u);
+  }
 }
 
 // `runs` seeds in a row from a fixed one, or the one run of EMBLEMA_SEED. The seed is printed

@@ -74,9 +74,12 @@ inline void RandomRun::start_with(std::size_t identity, std::vector<TokenId> tok
   std::vector<std::uint64_t> words = words_of(root_word(identity), tokens);
   const auto boundaries = boundaries_of(words, tokens.empty() ? 0 : tokens.size() - 1);
   const FindModel::Bounds bounds = model_.bounds(boundaries);
+  ask_why(identity, tokens, boundaries);
   auto sequence = engine_.start(request_of(identity, tokens));
   if (!sequence) return expect(false, "start: " + sequence.error().message);
   const std::uint64_t hit = sequence->hit_tokens();
+  expect(hit == why_hit_, "why() said " + std::to_string(why_hit_) + " tokens, start() found " +
+                              std::to_string(hit));
   expect(hit % kBlock == 0 && hit == sequence->tokens(), "a hit ends inside a block");
   expect_within(bounds, hit / kBlock, "start");
   if (!problem_.empty()) return;
@@ -416,6 +419,7 @@ inline void RandomRun::recount() {
     expect(counts.logical_bytes == holds * block_bytes, "logical bytes");
     expect(counts.physical_bytes == distinct.size() * block_bytes, "physical bytes");
   }
+  recount_tenants();
 }
 
 inline void RandomRun::read_back(bool all) {

@@ -5,7 +5,9 @@
 //     identity, context, position and layer (Tracked)
 //   - a hit is as long as FindModel says: never what was not stored under this identity, and all
 //     that nothing can have evicted
-//   - holds, bytes and classes of blocks equal a recount from all live sequences and segments
+//   - holds, bytes and classes of blocks, and what tenants are charged, equal a recount from all
+//     live sequences and segments
+//   - why() says of each block what the model knows of it, and changes nothing
 //   - a refused operation has changed nothing
 //   - memory handed to a tenant holds no row of another
 // In checked builds the engine's own walkers run around every mutation as well.
@@ -47,6 +49,8 @@ struct RandomMet {
   std::uint64_t tokens_hit_behind_segments = 0;
   std::uint64_t segments_found = 0;
   std::uint64_t segments_built = 0;
+  std::uint64_t evicted_named = 0;  // blocks that why() remembered
+  std::uint64_t others_named = 0;   // blocks that why() found under another identity
 };
 
 class RandomRun {
@@ -222,6 +226,8 @@ class RandomRun {
   void perform(Operation operation);
   void start_sequence();
   void start_with(std::size_t identity, std::vector<TokenId> tokens);
+  void ask_why(std::size_t identity, std::span<const TokenId> tokens,
+               const std::vector<std::uint64_t>& boundaries);
   void run_prompt(Live& live);
   void reserve(Live& live, std::uint64_t n);
   void write(Live& live);
@@ -262,6 +268,7 @@ class RandomRun {
   }
   void note_evictions();
   void recount();
+  void recount_tenants();
   void read_back(bool all);
   void remember_rows(const Live& live);
   void look_for_foreign_rows(Live& live);
@@ -280,6 +287,7 @@ class RandomRun {
   std::vector<HeldPin> pins_;
   FindModel model_;
   std::uint64_t evicted_ = 0;
+  std::uint64_t why_hit_ = 0;  // of the last ask_why()
   RandomMet met_;
   std::vector<BlockCounts> before_;
   std::unordered_map<std::uint64_t, std::string> owner_of_row_;  // by a row's first word
@@ -288,4 +296,5 @@ class RandomRun {
 
 }  // namespace emblema::session_testing
 
+#include "emblema/session/random_operations_safety_testing.h"
 #include "emblema/session/random_operations_steps_testing.h"

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 #include "emblema/session/sequence_state.h"
 
@@ -55,14 +56,18 @@ Status Sequence::reserve(std::uint64_t n) {
   s.follow_forwards();
   const std::uint64_t rows = s.tail().tokens + s.reserved + n;
   std::vector<std::uint64_t> counts(s.core->blocks->group_count(), 0);
+  std::vector<std::uint64_t> growth(s.group_count());
   std::vector<bool> reopens(s.group_count(), false);
   for (std::uint32_t g = 0; g < s.group_count(); ++g) {
     const GroupRun& run = s.tail().runs[g];
     const std::uint64_t wanted = ceil_div(rows, s.block_tokens(g));
     counts[g] = wanted > run.end_block() ? wanted - run.end_block() : 0;
+    growth[g] = counts[g];  // a copy of the tail takes the place of what is held
     reopens[g] = n > 0 && run.open.empty() && s.tail().tokens % s.block_tokens(g) != 0;
     if (reopens[g] && s.core->blocks->needs_copy(run.sealed.back())) ++counts[g];
   }
+  auto room = s.charge.room(s.core->bytes_of(growth));
+  if (!room) return propagate(room);
   if (s.arena) {
     if (Status ok = s.arena->reserve(s.committed(), s.reserved + n); !ok) return ok;
   }
@@ -86,6 +91,7 @@ Status Sequence::reserve(std::uint64_t n) {
     while (run.end_block() > ceil_div(rows, s.block_tokens(g))) run.open.pop_back();
   }
   s.reserved += n;
+  s.charge.absorb(std::move(*room));
   s.rebuild_spans();
   return {};
 }
@@ -203,7 +209,7 @@ Status Sequence::commit(std::span<const TokenId> ids) {
   }
   if (s.replay.count > 0) return s.commit_replay(ids);
   for (std::uint64_t i = 0; i < ids.size() && in_part + i < s.expected.size(); ++i) {
-    if (ids[i] == s.expected[in_part + i]) continue;
+    if (ids[i] == s.expected[in_part + i] || EMBLEMA_CANARY(kRejectedCommitted)) continue;
     return fail(ErrorCode::Invalid,
                 fmt::format("commit of token {} at position {}; the prompt has {} there", ids[i],
                             s.committed() + i, s.expected[in_part + i]));
@@ -231,9 +237,12 @@ Result<Sequence> Sequence::fork() {
     if (!copy) return propagate(copy);
     arena = std::move(*copy);
   }
+  auto room = s.charge.room(s.held_bytes());
+  if (!room) return propagate(room);
   s.seal_tail();
   auto child = std::make_unique<State>();
   child->core = s.core;
+  child->charge = std::move(*room);
   child->identity = s.identity;
   child->part_tokens = s.part_tokens;
   child->expected = s.expected;
@@ -292,7 +301,6 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
                             "model begin",
                             s.committed(), s.core->chunk_tokens));
   }
-  s.seal_tail();
   BlockManager::LinkRequest link{.segment = segment.content_,
                                  .delta = static_cast<std::int64_t>(s.committed()),
                                  .tail = {},
@@ -303,7 +311,13 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
     link.tail_extras.push_back(s.extras_within(linked, s.tail().tokens - linked));
   }
   std::vector<Tip> tips = s.core->blocks->link(s.tips, link);
+  const std::uint64_t limit = following.empty() ? 0 : following.size() - 1;
+  std::vector<std::uint64_t> segment_blocks;
+  for (const Segment::Run& run : segment.runs_) segment_blocks.push_back(run.blocks.size());
+  auto room = s.admit_attach(segment_blocks, tips, following, limit);
+  if (!room) return propagate(room);
 
+  s.seal_tail();
   Part attached{
       .is_segment = true, .position = s.committed(), .tokens = segment.tokens(), .runs = {}};
   for (const Tip& tip : tips) attached.tips.push_back(tip.share());
@@ -319,7 +333,6 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
   if (s.tail().tokens == 0) s.parts.pop_back();
   s.parts.push_back(std::move(attached));
 
-  const std::uint64_t limit = following.empty() ? 0 : following.size() - 1;
   ChainMatch found = s.core->blocks->match_behind(tips, following, {}, limit);
   const std::uint64_t hit = found.tokens;
   s.expected.assign(following.begin(), following.end());
@@ -327,6 +340,7 @@ Result<std::uint64_t> Sequence::attach(const Segment& segment, std::span<const T
   s.forward_epoch = 0;  // the segment's blocks may have been replaced long ago
   s.begin_part(position, std::move(found));
   s.release_behind_windows();
+  s.charge.absorb(std::move(*room));
   s.rebuild_spans();
   return hit;
 }

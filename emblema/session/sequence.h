@@ -86,8 +86,9 @@ class Sequence {
   const std::string& tenant() const;
 
   // Room for n more tokens behind what is reserved. Copies the tail block if somebody shares it.
-  // Invalid: more than step_tokens at once, or past the end of a replay. OutOfBlocks: blocks or, of
-  // a model with arena streams, step buffers (steps_max) are short; nothing was taken.
+  // Invalid: more than step_tokens at once, or past the end of a replay. OutOfBlocks: the pool, the
+  // tenant's quota or, of a model with arena streams, the step buffers (steps_max) have no room;
+  // nothing was taken.
   Status reserve(std::uint64_t n);
 
   // Gives back what is reserved and not committed.
@@ -117,7 +118,7 @@ class Sequence {
 
   // A second sequence with the same past, at any token; both copy the tail block and what they hold
   // in the arena when they write. Invalid: with rows reserved (commit or cancel first), or
-  // replaying. OutOfBlocks: no arena slot is free.
+  // replaying. OutOfBlocks: the tenant's quota, or no arena slot is free.
   Result<Sequence> fork();
 
   // Takes back all but the first n tokens, reserved ones too; the prompt is no longer expected.
@@ -145,8 +146,8 @@ class Sequence {
   // next: as much of them as was stored behind this very segment is taken as a prefix hit (at most
   // all but one), and they are then expected by commit(). Gives back the tokens hit.
   // Invalid: rows reserved, a prompt that is not run to its end, a segment of another identity or
-  // engine, or a position inside a chunk. Unsupported: rotary frequencies that depend on the
-  // length, state in the arena.
+  // engine, or a position inside a chunk. OutOfBlocks: the tenant's quota. Unsupported: rotary
+  // frequencies that depend on the length, state in the arena.
   Result<std::uint64_t> attach(const Segment& segment, std::span<const TokenId> following = {});
 
   // For readers and tests: the spans that attention sees in a group, and the blocks held there.

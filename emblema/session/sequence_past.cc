@@ -67,7 +67,7 @@ void Sequence::State::take_up(ChainMatch found) {
     }
   }
   begin_part(0, std::move(found));
-  if (!arena) return rebuild_spans();
+  if (!arena) return;
   if (core->schedule.policy == SnapshotPolicy::kZero) {
     // Layer l's window rows depend on the W - 1 tokens before them in layer l - 1, and so on down.
     const std::uint64_t window = core->layout.arena.unit(ArenaClass::kWindow).rows;
@@ -81,7 +81,6 @@ void Sequence::State::take_up(ChainMatch found) {
   }
   replay = {at, tokens - at};
   replay_at = at;
-  rebuild_spans();
 }
 
 TokenRange Sequence::replay() const {
@@ -213,6 +212,7 @@ TokenRange Sequence::State::find_again(std::uint64_t tokens) {
   parts.clear();
   const std::uint64_t first = found.tokens;
   take_up(std::move(found));
+  rebuild_spans();
   return {first, tokens - first};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
@@ -75,7 +76,8 @@ void Sequence::State::release_behind_windows() {
   for (std::uint32_t g = 0; g < group_count(); ++g) {
     const BlockLayout& layout = core->layout.groups[g];
     if (layout.retention == Retention::kGrowing) continue;
-    const std::uint64_t visible_from = layout.visible_from(kept);
+    const std::uint64_t visible_from =
+        layout.visible_from(kept) + (EMBLEMA_CANARY(kWindowEdge) ? 1 : 0);
     for (Part& part : parts) {
       GroupRun& run = part.runs[g];
       std::size_t behind = 0;
@@ -126,6 +128,7 @@ void Sequence::State::follow_forwards() {
 }
 
 void Sequence::State::rebuild_spans() {
+  charge.settle(held_bytes());
   spans.resize(group_count());
   for (std::uint32_t g = 0; g < group_count(); ++g) {
     spans[g].clear();

@@ -69,6 +69,7 @@ struct Sequence::State {
   std::uint64_t forward_epoch = 0;
   std::vector<std::vector<Span>> spans;  // per group, kept up to date
   SequenceInputs query;                  // what the last inputs() describes
+  Charge charge;                         // of held_bytes(), kept right by rebuild_spans()
 
   Part& tail() { return parts.back(); }
   const Part& tail() const { return parts.back(); }
@@ -88,7 +89,8 @@ struct Sequence::State {
   [[nodiscard]] Status check_step(std::uint64_t n) const;
   [[nodiscard]] Status reserve_replay(std::uint64_t n);
   [[nodiscard]] Status commit_replay(std::span<const TokenId> ids);
-  // Takes up what was found, as start() does: blocks, chains, state and what must be replayed.
+  // Takes up what was found, as start() does: blocks, chains, state and what must be replayed. The
+  // spans are rebuilt by whoever calls, once the quota has room.
   void take_up(ChainMatch found);
   bool is_exact_at(std::uint64_t tokens) const;
   void reopen_part(std::uint64_t tokens);
@@ -109,6 +111,14 @@ struct Sequence::State {
                               std::uint64_t queries) const;
   void follow_forwards();
   void rebuild_spans();
+
+  // Quotas (admission.cc): asked before anything is done.
+  std::uint64_t held_bytes() const;         // logical
+  Status admit_start(std::uint64_t limit);  // what is there to be found
+  Status admit_found();                     // and what came since
+  Result<Charge> admit_attach(const std::vector<std::uint64_t>& segment_blocks,
+                              const std::vector<Tip>& behind, std::span<const TokenId> following,
+                              std::uint64_t limit) const;
   std::vector<ExtraId> extras_within(std::uint64_t first, std::uint64_t count) const;
 };
 

@@ -1,0 +1,15 @@
+# The library names nothing of the canaries. The program that has them does, so that the search is
+# known to find something.
+foreach(file library program)
+  execute_process(COMMAND ${nm} ${${file}} OUTPUT_VARIABLE names RESULT_VARIABLE result ERROR_QUIET)
+  string(REGEX MATCH "[^\n]*chosen_canary[^\n]*" ${file}_names "${names}")
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${nm} ${${file}} failed: ${result}")
+  endif()
+endforeach()
+if(NOT program_names)
+  message(FATAL_ERROR "no canary in ${program}: this test looks for the wrong name")
+endif()
+if(library_names)
+  message(FATAL_ERROR "a canary in the library: ${library_names}")
+endif()

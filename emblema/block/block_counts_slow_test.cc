@@ -43,6 +43,11 @@ class TenBlocks {
   std::uint64_t pinned_seen() const { return pinned_seen_; }
 
  private:
+  using Names = std::set<std::pair<std::uint32_t, std::uint32_t>>;  // index and generation
+  static std::pair<std::uint32_t, std::uint32_t> name_of(const SealedBlock& block) {
+    return {block.id().index, block.id().generation};
+  }
+
   // Stores the prompt and keeps it, as far as there is room.
   void run(const std::vector<TokenId>& prompt) {
     ChainMatch match = manager_->match(tenant("t"), prompt, {}, prompt.size());
@@ -65,13 +70,13 @@ class TenBlocks {
   void evict() {
     const std::uint64_t idle = manager_->counts(0).idle;
     const std::uint64_t evictable = manager_->evict_all();
-    std::set<BlockId> pinned;
+    Names pinned;
     for (const auto& [pin, prompt] : pins_) {
       const ChainMatch found = manager_->match(tenant("t"), prompt, {}, pin.tokens());
       ASSERT_EQ(found.tokens, pin.tokens()) << "a pinned block went";
-      for (const SealedBlock& block : found.groups[0].blocks) pinned.insert(block.id());
+      for (const SealedBlock& block : found.groups[0].blocks) pinned.insert(name_of(block));
     }
-    for (const BlockId id : held()) pinned.erase(id);
+    for (const auto& name : held()) pinned.erase(name);
     // A tip keeps its entry, and with it the block, though no sequence holds the block.
     const std::uint64_t kept = manager_->counts(0).idle;
     ASSERT_EQ(idle, evictable + kept);
@@ -79,12 +84,12 @@ class TenBlocks {
     pinned_seen_ += pinned.size();
   }
 
-  std::set<BlockId> held() const {
-    std::set<BlockId> ids;
+  Names held() const {
+    Names names;
     for (const ChainMatch& match : live_) {
-      for (const SealedBlock& block : match.groups[0].blocks) ids.insert(block.id());
+      for (const SealedBlock& block : match.groups[0].blocks) names.insert(name_of(block));
     }
-    return ids;
+    return names;
   }
 
   void count() {

@@ -88,14 +88,17 @@ MissReason BlockManager::State::miss_reason(const std::vector<std::vector<ChainL
   return dead.forgotten() > 0 ? MissReason::kOlderThanRecord : MissReason::kNeverStored;
 }
 
-void BlockManager::State::note_found(HitKind kind, const std::string& tenant, std::uint64_t asked,
+void BlockManager::State::note_found(HitKind kind, std::string_view tenant, std::uint64_t asked,
                                      const ChainMatch& match) {
   const bool prefix = kind == HitKind::kPrefix;
   if (prefix ? match.tokens > 0 : match.tokens == asked) {
     ++(prefix ? stats.prefix_hits : stats.segment_hits);
     (prefix ? stats.prefix_hit_tokens : stats.segment_hit_tokens) += match.tokens;
     if (options.event_sink) {
-      emit({.kind = CacheEvent::Kind::kHit, .tokens = match.tokens, .tenant = tenant, .hit = kind});
+      emit({.kind = CacheEvent::Kind::kHit,
+            .tokens = match.tokens,
+            .tenant = std::string(tenant),
+            .hit = kind});
     }
   }
   if (match.tokens >= asked) return;
@@ -114,17 +117,17 @@ void BlockManager::State::note_found(HitKind kind, const std::string& tenant, st
   if (!options.event_sink) return;
   emit({.kind = CacheEvent::Kind::kMiss,
         .tokens = missed,
-        .tenant = tenant,
+        .tenant = std::string(tenant),
         .hit = kind,
         .miss = match.miss});
 }
 
-const std::string& BlockManager::State::tenant_of_start(std::uint32_t group, EntryId start) const {
-  static const std::string unknown;
+std::string_view BlockManager::State::tenant_of_start(std::uint32_t group, EntryId start) const {
   const Entry& node = groups[group].index.at(start);
-  if (node.content == nullptr) return unknown;
+  if (node.content == nullptr) return {};
   if (node.content->identity != nullptr) return node.content->identity->tenant;
-  return node.content->segment != nullptr ? node.content->segment->identity.tenant : unknown;
+  if (node.content->segment != nullptr) return node.content->segment->identity.tenant;
+  return {};
 }
 
 // Key collisions are counted where entries are compared; here they become events.

@@ -144,7 +144,7 @@ struct BlockManager::State {
   void note_content_collision(std::uint32_t group);
   void note_stored(std::uint32_t group, EntryId entry, std::uint32_t block);
   // `asked`: tokens of the whole boundaries that were looked for. A segment is hit whole or not.
-  void note_found(HitKind kind, const std::string& tenant, std::uint64_t asked,
+  void note_found(HitKind kind, std::string_view tenant, std::uint64_t asked,
                   const ChainMatch& match);
   // The one way in which entries are evicted: counted, remembered and told.
   void evict(std::uint32_t group, EntryId entry, EvictionReason reason);
@@ -153,7 +153,7 @@ struct BlockManager::State {
                          std::uint64_t boundary) const;
   std::string tenant_of(std::uint32_t group, std::uint32_t block) const;
   // Of a root or a link; "" elsewhere in a chain.
-  const std::string& tenant_of_start(std::uint32_t group, EntryId start) const;
+  std::string_view tenant_of_start(std::uint32_t group, EntryId start) const;
 };
 
 }  // namespace emblema

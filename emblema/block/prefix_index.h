@@ -58,8 +58,8 @@ struct EntryContent {
   std::vector<TokenId> tokens;                    // where they are more than a block's
 };
 
-// Two cache lines; what a look-up reads of it comes first. Its tokens: PrefixIndex::tokens_of().
-struct Entry {
+// Lies in two cache lines. Its tokens: PrefixIndex::tokens_of().
+struct alignas(32) Entry {
   Digest key;
   EntryId parent = kNoEntry;
   std::uint32_t children = 0;
@@ -77,6 +77,7 @@ struct Entry {
   // Nothing stands on it and nobody wants it: a bare node in this state is erased.
   bool is_unused() const { return children == 0 && tips == 0 && pins == 0 && !block; }
 };
+static_assert(sizeof(Entry) == 96, "three halves of a cache line: never in three of them");
 
 // Entries by key: an open-addressed table of {hash, id}, linearly probed and at most half full, so
 // that a look-up touches one line of the table and then the entry. Equal keys stand behind each

@@ -6,7 +6,7 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/emblema)
 install(TARGETS emblema EXPORT emblema_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY emblema DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "*_test.h" EXCLUDE PATTERN "*_testing.h" EXCLUDE
-  PATTERN "canary.h" EXCLUDE)
+  PATTERN "*_bench.h" EXCLUDE PATTERN "canary.h" EXCLUDE)
 install(EXPORT emblema_targets NAMESPACE emblema:: DESTINATION ${package_folder})
 
 configure_package_config_file(

@@ -33,6 +33,8 @@ rooms = ["ground"]
 files = ["emblema/side/one.h"]
 [rooms.side]
 rooms = ["ground"]
+[bench]
+rooms = ["ground"]
 [apps.tool]
 rooms = ["*"]
 headers = ["CLI/"]
@@ -93,6 +95,19 @@ class TidyTest(unittest.TestCase):
     def test_include_against_the_direction(self):
         self.expect({"emblema/ground/up.cc": '\n#include "emblema/upper/top.h"\n'}, "include",
                     "ground/ may not include upper/", 2)
+
+    def test_benchmarks_are_seen_by_benchmarks_only(self):
+        bench = {"bench/rounds.h": "// X.\n#pragma once\n",
+                 "emblema/side/x_bench.h": "// X.\n#pragma once\n"}
+        self.assertEqual(self.check(bench | {
+            "emblema/side/x_bench.cc": '#include "emblema/side/x_bench.h"\n'
+                                       '#include "bench/rounds.h"\n'}), [])
+        self.expect(bench | {"emblema/side/x.cc": '#include "emblema/side/x_bench.h"\n'},
+                    "include", "is for benchmarks")
+        self.expect(bench | {"emblema/side/x.cc": '#include "bench/rounds.h"\n'}, "include",
+                    "is not a path")
+        self.expect(bench | {"bench/x.cc": '#include "emblema/upper/top.h"\n'}, "include",
+                    "bench/ may not include upper/")
 
     def test_include_of_a_file_beside_the_allowed_one(self):
         self.expect({"emblema/upper/x.cc": '#include "emblema/side/two.h"\n'}, "include", "side/")

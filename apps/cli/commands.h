@@ -12,6 +12,7 @@ Command run_command();
 Command plan_command();
 Command layout_command();
 Command models_command();
+Command bench_command();
 Command completion_command();
 Command man_command();
 

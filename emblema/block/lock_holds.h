@@ -50,7 +50,7 @@ class LockHolds {
   }
 
  private:
-  static constexpr std::size_t kBuckets = 64 * 8;
+  static constexpr std::size_t kBuckets = std::size_t{64} * 8;
   // 0 to 7 exactly; then three bits behind the leading one.
   static std::size_t bucket_of(std::uint64_t value) {
     if (value < 8) return value;

@@ -18,6 +18,13 @@ constexpr std::uint64_t kStepTokens = 512;
 // fp32 sums over at most a few thousand keys (kernels/attention.h).
 constexpr double kReferenceAllowed = 2e-5;
 
+bool is_plain(const Stream& stream) {
+  return std::ranges::all_of(stream.regions, [](const EntryRegion& region) {
+    return region.encoding == Encoding::kBf16 || region.encoding == Encoding::kFp16 ||
+           region.encoding == Encoding::kFp32;
+  });
+}
+
 // What the stack or the third way cannot do is said before any work.
 Status check_attention(const ModelGeometry& geometry) {
   const std::string model =
@@ -30,6 +37,12 @@ Status check_attention(const ModelGeometry& geometry) {
                   model +
                       " caches keys of a sparse-attention index, which the run's layers do not "
                       "compute; it can be planned and laid out");
+    }
+    if (!std::ranges::all_of(layer.streams, is_plain)) {
+      return fail(ErrorCode::Unsupported,
+                  fmt::format("kv dtype {}: the run writes rows of bf16, fp16 or fp32; this dtype "
+                              "can be planned and laid out",
+                              to_string(geometry.options().kv_dtype)));
     }
     if (!layer.has_rope) continue;
     const auto rope = RopeTable::from(layer.rope, layer.max_positions);

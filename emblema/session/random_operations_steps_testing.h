@@ -343,7 +343,7 @@ inline void RandomRun::pin() {
   if (pins_.size() >= 2) pins_.erase(pins_.begin());
   const std::uint64_t word = boundaries[pin.tokens() / kBlock - 1];
   model_.seen(word);
-  pins_.push_back({std::move(pin), word});
+  pins_.push_back({std::move(pin), word, identity, tokens});
 }
 
 // Takes memory until none is left.
@@ -397,6 +397,10 @@ inline void RandomRun::note_evictions() {
     }
   }
   model_.evicted(held);
+  for (const HeldPin& held_pin : pins_) {
+    const Pin again = engine_.pin(request_of(held_pin.identity, held_pin.tokens));
+    expect(again.tokens() >= held_pin.pin.tokens(), "what was pinned was evicted");
+  }
 }
 
 inline void RandomRun::recount() {

@@ -148,6 +148,8 @@ class RandomRun {
   struct HeldPin {
     Pin pin;
     std::uint64_t word;
+    std::size_t identity;
+    std::vector<TokenId> tokens;
   };
 
   // A prompt, a segment behind it and what follows: agents that read one document.

@@ -5,6 +5,7 @@
 #include "emblema/block/block_manager.h"
 #include "emblema/block/chain.h"
 #include "emblema/block/manager_state.h"
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
@@ -285,8 +286,8 @@ std::uint64_t BlockManager::whole_boundary(const std::vector<std::vector<EntryId
   if (end.partial && boundary < limit) boundary = limit;
   const auto reach_of = [&](std::uint32_t i, const std::vector<EntryId>& chain) {
     const bool any =
-        i == state_->snapshot_group && state_->options.snapshots == SnapshotRule::kNewest;
-    if (any) return boundary;
+        state_->options.snapshots == SnapshotRule::kNewest || EMBLEMA_CANARY(kSnapshotIgnored);
+    if (any && i == state_->snapshot_group) return boundary;
     const GroupState& group = state_->groups[i];
     return dropped > 0 ? whole_before(group, chain, boundary, dropped)
                        : whole_within(group, chain, boundary);

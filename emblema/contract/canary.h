@@ -28,6 +28,9 @@ enum class Canary {
   kSharedUncompared,     // equal digests count as equal bytes
   kQuotaNotGivenBack,    // a sequence that ends keeps its bytes charged
   kRefusalEvicts,        // a request that is refused has evicted already
+  kRingWrittenShared,    // a fork writes into the ring that it shares
+  kSnapshotIgnored,      // a hit ends where blocks are, state or not
+  kChainNotCut,          // tokens taken back stay part of the chain
 };
 
 Canary chosen_canary();  // test/canary/canary.cc: EMBLEMA_CANARY=kLostReference in the environment

@@ -65,7 +65,7 @@ class BlockPool {
  private:
   Options options_;
   MemoryRegion memory_;
-  std::vector<std::uint32_t> generations_;
+  std::vector<std::uint64_t> generations_;
   std::vector<bool> taken_;
   FreeLists free_;
 };

@@ -21,7 +21,7 @@ struct Handle {
 // long is found out instead of naming somebody else's bytes.
 struct BlockId {
   std::uint32_t index = 0;
-  std::uint32_t generation = 0;
+  std::uint64_t generation = 0;
 
   friend auto operator<=>(const BlockId&, const BlockId&) = default;
 };

@@ -105,10 +105,12 @@ class RandomHybrid {
     if (!holds && problem_.empty()) problem_ = what;
   }
 
-  // Few tokens, so that prompts meet; half of them go on from an earlier one.
+  // Few tokens, so that prompts meet; most go on from an earlier one, or from what was said since.
   std::vector<TokenId> prompt() {
     std::vector<TokenId> tokens;
-    if (!prompts_.empty() && below(4) != 0) {
+    if (!lives_.empty() && below(4) == 0) {
+      tokens = lives_[below(lives_.size())].hybrid.ids();
+    } else if (!prompts_.empty() && below(4) != 0) {
       tokens = prompts_[below(prompts_.size())];
       if (below(3) == 0) tokens.resize(below(tokens.size() + 1));
     }
@@ -211,6 +213,7 @@ class RandomHybrid {
       expect(counts_of(engine_) == before && engine_.stats().arena == arena, "a refusal's trace");
       return;
     }
+    note_evictions();
     hybrid.write(ids);
     if (below(8) == 0) return hybrid->cancel();
     const std::uint64_t rejected = below(2) == 0 ? 0 : below(std::min(setup_.drafts, n - 1) + 1);

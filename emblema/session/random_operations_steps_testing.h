@@ -406,7 +406,7 @@ inline void RandomRun::note_evictions() {
 inline void RandomRun::recount() {
   for (std::uint32_t g = 0; g < engine_.layout().groups.size(); ++g) {
     std::uint64_t holds = 0;
-    std::set<std::pair<std::uint32_t, std::uint32_t>> distinct;
+    std::set<std::pair<std::uint32_t, std::uint64_t>> distinct;
     const auto add = [&](const std::vector<BlockId>& blocks) {
       holds += blocks.size();
       for (const BlockId block : blocks) distinct.emplace(block.index, block.generation);

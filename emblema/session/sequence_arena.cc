@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 
 namespace emblema {
@@ -79,7 +80,7 @@ void SequenceArena::clear(std::uint64_t tokens) {
 // Copy on write.
 void SequenceArena::own(ArenaClass which) {
   Ring& one = ring(which);
-  if (!one.unit.is_shared()) return;
+  if (!one.unit.is_shared() || EMBLEMA_CANARY(kRingWrittenShared)) return;
   StateArena::Unit copy = arena_->take(which, tenant_);
   const ByteSpan from = one.unit.bytes();
   if (!from.empty()) std::memcpy(copy.bytes().data(), from.data(), from.size());

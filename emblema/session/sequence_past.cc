@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/canary.h"
 #include "emblema/contract/check.h"
 #include "emblema/session/engine_core.h"
 #include "emblema/session/sequence_state.h"
@@ -187,7 +188,8 @@ void Sequence::State::cut(std::uint64_t tokens) {
     while (run.end_block() > wanted && !run.open.empty()) run.open.pop_back();
     while (run.end_block() > wanted && !run.sealed.empty()) run.sealed.pop_back();
     run.first_block = std::min(run.first_block, wanted);
-    tips[g] = core->blocks->ancestor(tips[g], tail().tokens / size - in_part / size);
+    const std::uint64_t gone = tail().tokens / size - in_part / size;
+    tips[g] = core->blocks->ancestor(tips[g], EMBLEMA_CANARY(kChainNotCut) ? 0 : gone);
   }
   if (snapshot_chain > 0) {
     const std::uint64_t distance = core->schedule.boundary_tokens;

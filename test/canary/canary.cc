@@ -17,7 +17,8 @@ constexpr std::pair<std::string_view, Canary> kCanaries[] = {
     CANARY(kForeignNotZeroed),  CANARY(kFreedAsClean),        CANARY(kRejectedCommitted),
     CANARY(kEvictsPinned),      CANARY(kEvictsMiddle),        CANARY(kNotCopiedOnWrite),
     CANARY(kCopiedShort),       CANARY(kSharedUncompared),    CANARY(kQuotaNotGivenBack),
-    CANARY(kRefusalEvicts),
+    CANARY(kRefusalEvicts),     CANARY(kRingWrittenShared),   CANARY(kSnapshotIgnored),
+    CANARY(kChainNotCut),
 #undef CANARY
 };
 

@@ -3,8 +3,9 @@
 # One program has all of them compiled in and none chosen: the tests of block and session as they
 # are built anyway, and the library, of which only these files are compiled again. The environment
 # chooses a bug. Without one the same tests pass, so what fails fails for the bug.
-set(canary_sources block/block_manager block/block_share block/manager_state block/prefix_index
-  session/quota session/sequence session/sequence_state)
+set(canary_sources block/block_find block/block_manager block/block_share block/manager_state
+  block/prefix_index session/quota session/sequence session/sequence_arena session/sequence_past
+  session/sequence_state)
 list(TRANSFORM canary_sources PREPEND ${PROJECT_SOURCE_DIR}/emblema/)
 list(TRANSFORM canary_sources APPEND .cc)
 add_executable(canaries ${canary_sources} ${CMAKE_CURRENT_LIST_DIR}/canary.cc
@@ -51,6 +52,14 @@ emblema_add_canary(kSharedUncompared ${random}/Bits0OneGroupInline
 emblema_add_canary(kQuotaNotGivenBack ${random}/Bits256OneGroupInline
   TenantQuota.IsGivenBackByEverySequenceThatEnds)
 emblema_add_canary(kRefusalEvicts BlockTake.ARefusalEvictsNothing)
+set(hybrid All/RandomHybridOperations.HoldAgainstWhatMustBeTrue)
+emblema_add_canary(kRingWrittenShared ${hybrid}/CompressedfullDrafts3
+  All/HybridKind.ForksShareUntilTheyWriteAndNeverSeeEachOther/Compressed)
+emblema_add_canary(kSnapshotIgnored
+  All/HybridKind.SnapshotsAreLeftWhereThePolicySays/Recurrent
+  HybridHit.EndsAtTheLongestBoundaryThatHasBlocksAndASnapshot)
+emblema_add_canary(kChainNotCut ${random}/Bits256OneGroupInline
+  All/TruncatePaged.ToAnyLengthAndOnFromThere/Grouped)
 
 list(REMOVE_DUPLICATES canary_tests)
 list(JOIN canary_tests : canary_tests)

@@ -219,14 +219,16 @@ class RandomHybrid {
     const std::uint64_t rejected = below(2) == 0 ? 0 : below(std::min(setup_.drafts, n - 1) + 1);
     ids.resize(n - rejected);
     met_.partial_commits += rejected > 0 ? 1 : 0;
+    const std::uint64_t refused = engine_.stats().snapshots_refused;
     const Status ok = hybrid.commit(ids);
     expect(ok.has_value(), ok ? "" : "commit: " + ok.error().message);
+    const bool left = engine_.stats().snapshots_refused == refused;
     hybrid->cancel();
     note_evictions();
-    if (ok) note_stored(hybrid, ids.size());
+    if (ok) note_stored(hybrid, ids.size(), left);
   }
 
-  void note_stored(const Hybrid& hybrid, std::uint64_t count) {
+  void note_stored(const Hybrid& hybrid, std::uint64_t count, bool left) {
     const std::uint64_t end = hybrid.tokens();
     for (std::uint64_t at = end - count + 1; at <= end; ++at) {
       if (at % boundary_ == 0) ever_.insert(hybrid.words()[at]);
@@ -234,7 +236,7 @@ class RandomHybrid {
     // With every boundary wanted and this one stepped on, its snapshot is there; by period, blocks
     // are enough.
     const bool sure = setup_.policy == SnapshotPolicy::kFull && end % boundary_ == 0;
-    if (sure) present_.insert(hybrid.words()[end]);
+    if (sure && left) present_.insert(hybrid.words()[end]);
   }
 
   // From here on nothing is certain but what a pin keeps.

@@ -192,6 +192,14 @@ inline void RandomRun::truncate(Live& live) {
   }
   live.words.resize(again->first - begin + 1);
   live.tokens.resize(again->first - begin);
+  if (begin > 0 || below(2) == 0) return;
+  // Goes on, and somebody says the same: found is what was said, not what was taken back.
+  note_evictions();
+  reserve(live, kBlock + below(8));
+  if (problem_.empty()) write(live);
+  if (problem_.empty()) commit(live);
+  note_evictions();
+  if (problem_.empty()) start_with(live.identity, std::vector<TokenId>(live.tokens));
 }
 
 inline void RandomRun::fork(Live& live) {

@@ -187,10 +187,13 @@ class RandomRun {
 
   std::size_t some_identity() { return below(2) == 0 ? 0 : below(kIdentities); }
 
-  // Three quarters are like an earlier prompt, or like its beginning.
+  // Three quarters are like an earlier prompt, or like its beginning; or like what a running
+  // sequence has come to.
   std::vector<TokenId> prompt() {
     std::vector<TokenId> tokens;
-    if (!prompts_.empty() && below(4) != 0) {
+    if (!lives_.empty() && below(6) == 0) {
+      tokens = lives_[below(lives_.size())].tokens;
+    } else if (!prompts_.empty() && below(4) != 0) {
       tokens = prompts_[below(prompts_.size())];
       if (below(3) == 0) tokens.resize(below(tokens.size() + 1));
     }

@@ -278,6 +278,7 @@ Status BlockManager::State::make_room(std::span<const std::uint64_t> counts) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     auto& group = groups[i];
     const std::uint64_t free_before = group.pool.free_count();
+    group.index.prefetch_erase((*victims)[i]);
     for (const EntryId victim : (*victims)[i]) {
       evict(static_cast<std::uint32_t>(i), victim, EvictionReason::kMemoryWanted);
     }

@@ -40,16 +40,40 @@ struct HybridMet {
   std::uint64_t evictions = 0;
 };
 
+// Numbers from a seed, or from bytes that a fuzzer chose: then 0 from their end on.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : random_(seed) {}
+  explicit Draws(std::span<const std::uint8_t> bytes) : bytes_(bytes), is_seeded_(false) {}
+
+  std::uint64_t below(std::uint64_t limit) {
+    if (is_seeded_) return random_() % limit;
+    std::uint64_t number = 0;
+    for (std::uint64_t reach = 1; reach < limit && !bytes_.empty(); reach *= 256) {
+      number = number * 256 + bytes_.front();
+      bytes_ = bytes_.subspan(1);
+    }
+    return number % limit;
+  }
+  bool ended() const { return !is_seeded_ && bytes_.empty(); }
+
+ private:
+  std::mt19937_64 random_;
+  std::span<const std::uint8_t> bytes_;
+  bool is_seeded_ = true;
+};
+
 class RandomHybrid {
  public:
-  explicit RandomHybrid(const HybridSetup& setup)
-      : setup_(setup), random_(setup.seed), engine_(open(setup)) {
+  explicit RandomHybrid(const HybridSetup& setup) : RandomHybrid(setup, Draws(setup.seed)) {}
+  RandomHybrid(const HybridSetup& setup, Draws draws)
+      : setup_(setup), draws_(draws), engine_(open(setup)) {
     boundary_ = ModelLayout::native(engine_.geometry())->snapshot->block_tokens;
   }
 
   // "" or what went wrong, and at which step.
   std::string run(std::uint64_t steps) {
-    for (std::uint64_t step = 0; step < steps && problem_.empty(); ++step) {
+    for (std::uint64_t step = 0; step < steps && problem_.empty() && !draws_.ended(); ++step) {
       const std::uint64_t operation = below(kOperations);
       perform(operation);
       recount();
@@ -100,7 +124,7 @@ class RandomHybrid {
                         .digest_bits_for_test = setup.digest_bits});
   }
 
-  std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
+  std::uint64_t below(std::uint64_t limit) { return draws_.below(limit); }
   void expect(bool holds, const std::string& what) {
     if (!holds && problem_.empty()) problem_ = what;
   }
@@ -328,7 +352,7 @@ class RandomHybrid {
   };
 
   HybridSetup setup_;
-  std::mt19937_64 random_;
+  Draws draws_;
   Engine engine_;
   std::uint64_t boundary_ = 0;
   std::vector<std::vector<TokenId>> prompts_;

@@ -207,5 +207,38 @@ TEST(StateDtypes, AreReadByName) {
               HasSubstr("state dtype is 'int8'; allowed: fp32, bf16, fp16"));
 }
 
+// Layers x 128 rows x entry bytes, with the draft layer one more; compressor buffers as DeepSeek's
+// reference code has them.
+TEST(CompressedStreams, WindowsAndCompressorRowsOfOneSequence) {
+  struct Case {
+    ModelConfig model;
+    KvDtype dtype;
+    std::uint64_t window;
+    std::uint64_t window_with_draft;
+    std::uint64_t state;
+  };
+  const Case cases[] = {
+      {samples::deepseek_v4_flash(), KvDtype::kFp8DsMla, 3'214'336, 3'289'088, 12'206'080},
+      {samples::deepseek_v4_flash(), KvDtype::kBf16, 5'636'096, 5'767'168, 12'206'080},
+      {samples::deepseek_v4_pro(), KvDtype::kFp8DsMla, 4'559'872, 4'634'624, 18'710'528},
+      {samples::deepseek_v4_pro(), KvDtype::kBf16, 7'995'392, 8'126'464, 18'710'528}};
+  for (const Case& one : cases) {
+    const ModelGeometry trunk = geometry_of(one.model, {.kv_dtype = one.dtype});
+    EXPECT_EQ(trunk.fixed_bytes_per_sequence().value(), one.window);
+    EXPECT_EQ(trunk.state_bytes_per_sequence().value(), one.state);
+    const ModelGeometry draft =
+        geometry_of(one.model, {.kv_dtype = one.dtype, .speculative_mtp = true});
+    EXPECT_EQ(draft.fixed_bytes_per_sequence().value(), one.window_with_draft);
+  }
+}
+
+// 61 layers of a 656-byte latent and a 132-byte index key.
+TEST(CompressedStreams, DeepseekV32StoresLatentAndIndexKey) {
+  const ModelGeometry geometry =
+      geometry_of(samples::deepseek_v3_2(),
+                  {.kv_dtype = KvDtype::kFp8DsMla, .indexer_dtype = IndexerDtype::kFp8});
+  EXPECT_EQ(geometry.growing_bytes_per_token().value(), Rational(48'068));
+}
+
 }  // namespace
 }  // namespace emblema

@@ -142,6 +142,25 @@ TEST_P(HybridKind, TheBudgetOfSnapshotsIsItsOwn) {
   expect_sound(engine);
 }
 
+// Blocks were there and 0 tokens hit, and nobody could say why.
+TEST_P(HybridKind, WhySaysThatTheSnapshotIsWhatIsMissing) {
+  const std::uint64_t boundary = GetParam().boundary;
+  Engine engine = open_hybrid(GetParam().model, 2, 12 * boundary, 1);
+  const auto prompt = [&](TokenId first) { return tokens_from(first, boundary + 1); };
+  for (const TokenId first : {1000u, 2000u}) {
+    Hybrid one = start_hybrid(engine, {.tokens = prompt(first)});
+    ASSERT_TRUE(one.run(prompt(first), kStep));
+  }
+  const auto tokens = prompt(1000);
+  const WhyReport report = engine.why({.tokens = tokens}).value();
+  EXPECT_EQ(report.hit_tokens, 0u);
+  ASSERT_FALSE(report.blocks.empty());
+  EXPECT_EQ(report.blocks[0].verdict, Verdict::kEvicted);
+  EXPECT_EQ(report.blocks[0].group, "snapshots");
+  const auto other = prompt(2000);
+  EXPECT_EQ(engine.why({.tokens = other})->hit_tokens, boundary);
+}
+
 TEST_P(HybridKind, AStepThatRunsPastABoundaryLosesItsSnapshotAndIsCounted) {
   const std::uint64_t boundary = GetParam().boundary;
   Engine engine = open_hybrid(GetParam().model, 2, 4 * boundary, 4, {.step_tokens = 2 * boundary});

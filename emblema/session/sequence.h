@@ -121,10 +121,12 @@ class Sequence {
   // replaying. OutOfBlocks: the tenant's quota, or no arena slot is free.
   Result<Sequence> fork();
 
-  // Takes back all but the first n tokens, reserved ones too; the prompt is no longer expected.
-  // Exact for any n where all rows are still held, and within draft_tokens_max always. Else the
-  // sequence goes back to the longest stored boundary before n; what must be run again comes back:
-  // {tokens(), n - tokens()}, and is expected by commit(). Count 0: exact.
+  // Takes back all but the first n tokens, reserved ones too; the prompt is no longer expected, but
+  // its extra ids stay at their offsets. Exact for any n where all rows are still held: always
+  // within draft_tokens_max of the furthest token that was reserved, but not to before a hit. Else
+  // the sequence goes back to the longest stored boundary before n; what must be run again comes
+  // back: {tokens(), n - tokens()}, and is expected by commit(). Count 0: exact. With a snapshot
+  // policy that replays, replay() comes first, as after start().
   // Invalid, nothing changed: n past tokens(), inside an attached segment, of a segment's builder,
   // or replaying.
   Result<TokenRange> truncate(std::uint64_t n);

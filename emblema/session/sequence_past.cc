@@ -176,7 +176,9 @@ void Sequence::State::reopen_part(std::uint64_t tokens) {
   parts.push_back(std::move(fresh));
 }
 
-// Shortens the last part. The rows of the tokens taken back stay in a block that is cut: they are
+// Shortens the last part. Its extra ids stay where they are, also behind the cut: what is run there
+// again may be the image once more, and must never be found by somebody who has only its tokens.
+// The rows of the tokens taken back stay in a block that is cut: they are
 // written over, or zeroed when it is sealed.
 void Sequence::State::cut(std::uint64_t tokens) {
   reopen_part(tokens);
@@ -200,7 +202,6 @@ void Sequence::State::cut(std::uint64_t tokens) {
   tail().tokens = in_part;
   part_tokens.resize(in_part);
   expected.clear();
-  std::erase_if(extras, [&](const ExtraId& extra) { return extra.offset >= in_part; });
   if (arena) arena->cut(tokens);
   rebuild_spans();
 }
@@ -208,7 +209,6 @@ void Sequence::State::cut(std::uint64_t tokens) {
 // Rows behind `tokens` are gone: as a new request with these tokens would start.
 TokenRange Sequence::State::find_again(std::uint64_t tokens) {
   part_tokens.resize(tokens);
-  std::erase_if(extras, [&](const ExtraId& extra) { return extra.offset >= tokens; });
   expected = part_tokens;
   ChainMatch found = core->blocks->match(identity, expected, extras, tokens);
   parts.clear();

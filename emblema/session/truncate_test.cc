@@ -224,6 +224,27 @@ TEST(TruncateSegments, GoesToTheirEndsAndNeverInside) {
   EXPECT_RIGHT_BYTES(sequence);
 }
 
+// An image's rows were found by a prompt that had only its tokens.
+TEST(TruncateExtraIds, StayWhereTheyAreSoThatNobodyElseFindsWhatComesNext) {
+  Engine engine = open_engine(grouped_model(), 16);
+  const std::vector<TokenId> tokens = tokens_from(1, 60);
+  Digest image;
+  image.bytes[0] = 1;
+  const StartRequest with_image = {.tokens = tokens, .extra = {{40, image}}};
+  {
+    Sequence sequence = engine.start(with_image).value();
+    ASSERT_TRUE(sequence.reserve(60));
+    ASSERT_TRUE(sequence.commit(tokens));
+    for (const std::uint64_t n : {35u, 48u}) {
+      ASSERT_TRUE(sequence.truncate(n));
+      ASSERT_TRUE(sequence.reserve(60 - n));
+      ASSERT_TRUE(sequence.commit(std::span(tokens).subspan(n)));
+    }
+  }
+  EXPECT_EQ(engine.start({.tokens = tokens})->hit_tokens(), 32u);
+  EXPECT_EQ(engine.start(with_image)->hit_tokens(), 48u);
+}
+
 TEST(TruncateSegments, IsRefusedToABuilder) {
   Engine engine = open_engine(grouped_model(), 8);
   auto lookup = engine.segment({.tokens = tokens_from(1, 20)}).value();

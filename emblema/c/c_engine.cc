@@ -44,6 +44,15 @@ Status open_engine(const emblema_model& model, const emblema_engine_options* giv
   if (!known) return propagate(known);
   const auto options = engine_options_of(*known);
   if (!options) return propagate(options);
+  // Rows there have no role in this header, so that nobody could write them: a hit would be on
+  // nothing.
+  if (model.geometry.has_arena()) {
+    return fail(
+        ErrorCode::Unsupported,
+        fmt::format("model {} ({}) keeps state outside blocks, which the C interface has no "
+                    "calls for; it can be planned, and run from C++",
+                    model.geometry.model().name, model.geometry.attention_in_words()));
+  }
   auto engine = Engine::open(model.geometry, *options);
   if (!engine) return propagate(engine);
   *out = std::make_unique<emblema_engine>(emblema_engine{std::move(*engine)}).release();

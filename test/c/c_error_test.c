@@ -184,9 +184,18 @@ static void test_engines_refused(const emblema_model* model) {
                                         .source = "llama-3.2-11b-vision"};
   CHECK_OK(emblema_model_open(&vision, &encoder));
   const emblema_engine_options plain = {.struct_bytes = sizeof plain, .pool_bytes = 1u << 30};
-  CHECK_FAILS(emblema_engine_open(encoder, &plain, &engine), EMBLEMA_UNSUPPORTED, "cross");
+  CHECK_FAILS(emblema_engine_open(encoder, &plain, &engine), EMBLEMA_UNSUPPORTED, "outside blocks");
   CHECK(engine == NULL);
   emblema_model_close(encoder);
+
+  emblema_model* recurrent = NULL;
+  const emblema_model_options hybrid = {.struct_bytes = sizeof hybrid,
+                                        .source = "qwen3-next-80b-a3b"};
+  CHECK_OK(emblema_model_open(&hybrid, &recurrent));
+  CHECK_FAILS(emblema_engine_open(recurrent, &plain, &engine), EMBLEMA_UNSUPPORTED,
+              "state outside blocks");
+  CHECK(engine == NULL);
+  emblema_model_close(recurrent);
 }
 
 static void test_requests_refused(emblema_engine* engine) {

@@ -47,6 +47,7 @@ TEST(BadModel, MissingFileFolderAndName) {
                  AllOf(HasSubstr("deepseek-v33"), HasSubstr("deepseek-v3")));
   expect_refused(run_command({"plan"}), HasSubstr("no model"));
   expect_refused(run_command({"layout", "a", "b"}), HasSubstr("more than once"));
+  expect_refused(run_command({"layout", "a", "--at", "5"}), HasSubstr("unknown option --at"));
   expect_refused(run_command({"plan", "line\nbreak\x1b[31m"}), HasSubstr("neither a preset"));
 }
 

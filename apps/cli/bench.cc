@@ -12,6 +12,8 @@
 #include "apps/cli/progress.h"
 #include "emblema/block/hash_bench.h"
 #include "emblema/block/manager_bench.h"
+#include "emblema/contract/bytes.h"
+#include "emblema/os/memory.h"
 
 namespace emblema {
 namespace {
@@ -92,6 +94,21 @@ Status read_blocks(const std::string& text, Plan* plan) {
   return {};
 }
 
+// Memory that would be written, against what there is: a refusal now, not the system's later.
+Status check_memory(const Plan& plan) {
+  constexpr std::uint64_t kBytesPerBlock = 600;  // of metadata: entry, tokens, counts, lists
+  const std::uint64_t available = available_memory_bytes();
+  std::uint64_t needed = 0;
+  if (plan.manager) needed = plan.manager_options.blocks.back() * kBytesPerBlock;
+  if (plan.hash) {
+    needed = std::max(needed, 2 * plan.hash_options.pairs * bench::kHashBenchBlockBytes);
+  }
+  if (available == 0 || needed < available) return {};
+  return fail(ErrorCode::Invalid,
+              fmt::format("--blocks needs {} of memory, {} is available; fewer would fit",
+                          format_bytes(needed), format_bytes(available)));
+}
+
 Result<Plan> plan_of(const BenchArguments& arguments) {
   Plan plan;
   if (const Status chosen = choose(arguments.subjects, &plan); !chosen) return propagate(chosen);
@@ -101,7 +118,11 @@ Result<Plan> plan_of(const BenchArguments& arguments) {
   const auto threads = parse_count("--threads", arguments.threads, {1, kThreadsMax});
   if (!threads) return propagate(threads);
   plan.manager_options.threads = static_cast<std::uint32_t>(*threads);
+  if (!plan.manager && *threads > 1) {
+    return fail(ErrorCode::Invalid, fmt::format("--threads is {}; allowed with hash: 1", *threads));
+  }
   if (const Status read = read_blocks(arguments.blocks, &plan); !read) return propagate(read);
+  if (const Status fits = check_memory(plan); !fits) return propagate(fits);
   return plan;
 }
 

@@ -85,6 +85,8 @@ TEST(BenchCommand, RefusesBeforeAnyWork) {
                  HasSubstr("--blocks is 'x'"));
   expect_refused(run_command({"bench", "hash", "--blocks", "0"}), HasSubstr("--blocks is 0"));
   expect_refused(run_command({"bench", "--blocks", "1000"}), HasSubstr("for one SUBJECT"));
+  expect_refused(run_command({"bench", "hash", "--threads", "2"}),
+                 HasSubstr("--threads is 2; allowed with hash: 1"));
 }
 
 }  // namespace

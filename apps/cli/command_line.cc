@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <new>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -111,6 +112,12 @@ Status parse(const Command& command, const Arguments& arguments, CLI::App* app, 
     *wants_help = true;
     return {};
   } catch (const CLI::ParseError& error) {
+    // An option that is not known leaves its value as one argument too many: say what came first.
+    const Arguments unknown = app->remaining();
+    const auto option = std::ranges::find_if(
+        unknown, [](const std::string& one) { return one.size() > 1 && one.front() == '-'; });
+    const bool is_named = option != unknown.end() && *option != "--";
+    if (is_named) return tl::make_unexpected(refuse(command, *app, *option));
     return fail(ErrorCode::Invalid, in_words(error));
   }
   Arguments left = app->remaining();
@@ -123,6 +130,17 @@ int exit_code_of(const Error& error) {
   return error.code == ErrorCode::Corrupt ? kExitWorkFailed : kExitWrongInput;
 }
 
+// Memory that the system refuses, where nothing closer could say for what.
+Result<Outcome> act(const DeclaredCommand& declared) {
+  try {
+    return declared.action();
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::Io,
+                "the system refused more memory; a smaller one of what was asked "
+                "for would fit");
+  }
+}
+
 int run(const Command& command, const Arguments& arguments) {
   const std::string who = fmt::format("emblema {}", command.name);
   const DeclaredCommand declared = declare(command);
@@ -132,7 +150,7 @@ int run(const Command& command, const Arguments& arguments) {
     return kExitWrongInput;
   }
   if (wants_help) return write_out(who, declared.app->help());
-  const Result<Outcome> outcome = declared.action();
+  const Result<Outcome> outcome = act(declared);
   if (!outcome) {
     complain(who, outcome.error().message);
     return exit_code_of(outcome.error());

@@ -116,6 +116,8 @@ class Engine {
 
  private:
   explicit Engine(std::shared_ptr<EngineCore> core) : core_(std::move(core)) {}
+  static Result<Engine> open_unguarded(const ModelGeometry& geometry,
+                                       const EngineOptions& options);  // may throw bad_alloc
   CacheIdentity identity_of(const StartRequest& request) const;
   std::shared_ptr<EngineCore> core_;
 };

@@ -1,5 +1,6 @@
 // Opening an engine: what its options and its model allow, and how memory is divided.
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +12,8 @@
 
 namespace emblema {
 namespace {
+
+constexpr std::uint64_t kStepsMax = 1u << 20;
 
 bool is_plain(const StreamPage& page) {
   return std::ranges::all_of(page.regions, [](const RowRegion& region) {
@@ -83,7 +86,22 @@ Status describe_layers(EngineCore* core) {
   return {};
 }
 
+Status check_choices(const EngineOptions& options) {
+  if (options.seal != SealMode::kInline && options.seal != SealMode::kDeferred) {
+    return fail(ErrorCode::Invalid, fmt::format("seal is {}; allowed: kInline (0), kDeferred (1)",
+                                                static_cast<int>(options.seal)));
+  }
+  if (options.snapshots > SnapshotPolicy::kZero) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("snapshots is {}; allowed: kBoundaries (0), kFull (1), kPeriodic (2), "
+                            "kZero (3)",
+                            static_cast<int>(options.snapshots)));
+  }
+  return {};
+}
+
 Status check_options(const EngineOptions& options) {
+  if (Status ok = check_choices(options); !ok) return ok;
   if (options.step_tokens == 0 || options.step_tokens > kSequenceTokensMax) {
     return fail(ErrorCode::Invalid, fmt::format("step_tokens is {}; allowed: 1 to {}",
                                                 options.step_tokens, kSequenceTokensMax));
@@ -91,8 +109,9 @@ Status check_options(const EngineOptions& options) {
   if (options.max_sequences == 0) {
     return fail(ErrorCode::Invalid, "max_sequences is 0; allowed: 1 and more");
   }
-  if (options.steps_max == 0) {
-    return fail(ErrorCode::Invalid, "steps_max is 0; allowed: 1 and more");
+  if (options.steps_max == 0 || options.steps_max > kStepsMax) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("steps_max is {}; allowed: 1 to {}", options.steps_max, kStepsMax));
   }
   if (options.draft_tokens_max > kDraftTokensMax) {
     return fail(ErrorCode::Invalid, fmt::format("draft_tokens_max is {}; allowed: up to {}",
@@ -142,6 +161,18 @@ SnapshotRule rule_of(const EngineCore& core) {
 Result<PoolPlan> divide(const EngineCore& core) {
   const EngineOptions& options = core.options;
   const bool keeps = core.layout.snapshot && options.snapshots != SnapshotPolicy::kZero;
+  const std::uint64_t asked = options.snapshot_bytes.value_or(0);
+  if (asked > 0 && !keeps) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("snapshot_bytes is {}; allowed: 0, for {}", asked,
+                            core.layout.snapshot ? "the policy zero leaves none"
+                                                 : "this model has no state to be kept in them"));
+  }
+  if (asked > options.pool_bytes) {
+    return fail(ErrorCode::Invalid, fmt::format("snapshot_bytes is {}; allowed: up to pool_bytes, "
+                                                "which is {}",
+                                                asked, options.pool_bytes));
+  }
   const std::uint64_t usual = keeps ? default_snapshot_bytes(core.layout, options.pool_bytes) : 0;
   return plan_pool(core.layout, options.pool_bytes,
                    {.sequence_tokens = options.sequence_tokens,
@@ -179,7 +210,35 @@ std::optional<EngineCore::PageRef> EngineCore::find_page(std::uint32_t layer,
   return std::nullopt;
 }
 
+namespace {
+
+// A group's blocks are numbered in 32 bits.
+Status check_block_counts(const EngineCore& core) {
+  for (std::size_t g = 0; g < core.plan.groups.size(); ++g) {
+    if (core.plan.groups[g].blocks < UINT32_MAX) continue;
+    return fail(ErrorCode::Invalid,
+                fmt::format("pool_bytes is {}, which is {} blocks of group '{}'; allowed: up to {} "
+                            "blocks",
+                            core.options.pool_bytes, core.plan.groups[g].blocks,
+                            core.layout.groups[g].group_name, UINT32_MAX - 1));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Engine> Engine::open(const ModelGeometry& geometry, const EngineOptions& options) {
+  try {
+    return open_unguarded(geometry, options);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::Io,
+                fmt::format("memory to account for a pool of {} was refused; a smaller pool_bytes "
+                            "would fit",
+                            format_bytes(options.pool_bytes)));
+  }
+}
+
+Result<Engine> Engine::open_unguarded(const ModelGeometry& geometry, const EngineOptions& options) {
   if (Status ok = check_options(options); !ok) return propagate(ok);
   auto core = std::make_shared<EngineCore>(geometry);
   core->options = options;
@@ -193,6 +252,7 @@ Result<Engine> Engine::open(const ModelGeometry& geometry, const EngineOptions& 
   auto plan = divide(*core);
   if (!plan) return propagate(plan);
   core->plan = std::move(*plan);
+  if (Status ok = check_block_counts(*core); !ok) return propagate(ok);
   if (Status ok = open_arena(core.get()); !ok) return propagate(ok);
   core->quotas = std::make_unique<QuotaBook>(options.tenant_quota_bytes, options.tenant_quotas);
   auto blocks =

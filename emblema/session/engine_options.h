@@ -32,8 +32,8 @@ struct EngineOptions {
   // Tokens that truncate() can take back exactly where windows or state would be lost otherwise.
   std::uint64_t draft_tokens_max = 0;
 
-  // Models with state in the arena: where snapshots are left, and the memory for them. None: an
-  // eighth of the pool.
+  // Models with state in the arena: where snapshots are left, and the memory for them. None given:
+  // an eighth of the pool, where any are left.
   SnapshotPolicy snapshots = SnapshotPolicy::kBoundaries;
   std::uint64_t snapshot_period_tokens = 0;  // kPeriodic: a multiple of the block boundary
   std::optional<std::uint64_t> snapshot_bytes = std::nullopt;

@@ -37,6 +37,32 @@ TEST(EngineOpen, NamesTheOptionTheValueAndWhatIsAllowed) {
       HasSubstr("sequence_tokens is 18446744073709551615"));
 }
 
+TEST(EngineOpen, RefusesChoicesAndSizesThatMeanNothing) {
+  const std::uint64_t bytes = pool_bytes(geometry_of(grouped_model()), 64);
+  EXPECT_THAT(refusal(grouped_model(), {.pool_bytes = bytes, .steps_max = UINT64_MAX}).message,
+              HasSubstr("steps_max is 18446744073709551615; allowed: 1 to"));
+  EXPECT_THAT(
+      refusal(grouped_model(), {.pool_bytes = bytes, .draft_tokens_max = UINT64_MAX}).message,
+      HasSubstr("draft_tokens_max is 18446744073709551615"));
+  EXPECT_THAT(
+      refusal(grouped_model(), {.pool_bytes = bytes, .snapshots = static_cast<SnapshotPolicy>(9)})
+          .message,
+      HasSubstr("snapshots is 9"));
+  EXPECT_THAT(
+      refusal(grouped_model(), {.pool_bytes = bytes, .seal = static_cast<SealMode>(9)}).message,
+      HasSubstr("seal is 9"));
+  // A pool lost memory to snapshots that its model never leaves.
+  EXPECT_THAT(refusal(grouped_model(), {.pool_bytes = bytes, .snapshot_bytes = 64}).message,
+              HasSubstr("snapshot_bytes is 64; allowed: 0, for this model has no state"));
+  EXPECT_THAT(
+      refusal(samples::deepseek_v4("tiny-v4", 4, 2, 0),
+              {.pool_bytes = 1u << 28, .snapshots = SnapshotPolicy::kZero, .snapshot_bytes = 64})
+          .message,
+      HasSubstr("the policy zero leaves none"));
+  EXPECT_THAT(refusal(grouped_model(), {.pool_bytes = UINT64_MAX, .metadata_only = true}).message,
+              AllOf(HasSubstr("pool_bytes is 18446744073709551615"), HasSubstr("blocks")));
+}
+
 TEST(EngineOpen, APoolTooSmallNamesTheBytesNeeded) {
   // One block of each group: 16 tokens x 32 bytes a row; 2 window layers and 1 full one.
   const Error error = refusal(two_group_model(), {.pool_bytes = 16 * 32 * 3 - 1});

@@ -255,7 +255,8 @@ inline Engine open_hybrid(const ModelConfig& model, std::uint64_t sequences, std
   if (options.step_tokens == 2048) options.step_tokens = 64;
   options.max_sequences = sequences;
   options.sequence_tokens = tokens;
-  options.snapshot_bytes = layout.snapshot ? snapshots * layout.snapshot->block_bytes : 0;
+  const bool keeps = layout.snapshot && options.snapshots != SnapshotPolicy::kZero;
+  options.snapshot_bytes = keeps ? snapshots * layout.snapshot->block_bytes : 0;
   options.pool_bytes = *options.snapshot_bytes + sequences * arena.slot_bytes +
                        options.steps_max * arena.step_bytes(options.step_tokens);
   for (const BlockLayout& group : layout.groups) {

@@ -21,6 +21,8 @@ struct ContentDigest {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 
+  // clang-tidy 14 takes the 0 that `<` is rewritten with for a pointer.
+  // NOLINTNEXTLINE(modernize-use-nullptr)
   friend auto operator<=>(const ContentDigest&, const ContentDigest&) = default;
 };
 
@@ -38,6 +40,7 @@ class ContentIndex {
         0;  // the tenant, or one number for all where sharing across is asked for
     ContentDigest digest;
 
+    // NOLINTNEXTLINE(modernize-use-nullptr)
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 

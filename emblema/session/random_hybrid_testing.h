@@ -402,15 +402,10 @@ inline void PrintTo(const HybridSetup& setup, std::ostream* out) {
 
 // `runs` seeds in a row, or the one of EMBLEMA_SEED.
 inline void run_hybrid(HybridSetup setup, std::uint64_t runs, std::uint64_t steps) {
-  std::uint64_t first_seed = 20'261'201;
-  if (const char* text = std::getenv("EMBLEMA_SEED")) {
-    std::from_chars(text, text + std::strlen(text), first_seed);
-    runs = 1;
-  }
+  const Seeds seeds(20'261'201, runs);
   HybridMet sum;
-  for (setup.seed = first_seed; setup.seed < first_seed + runs; ++setup.seed) {
-    std::printf("[   seed   ] EMBLEMA_SEED=%llu\n", static_cast<unsigned long long>(setup.seed));
-    std::fflush(stdout);
+  for (std::uint64_t i = 0; i < seeds.runs; ++i) {
+    setup.seed = seeds.announced(i);
     RandomHybrid run(setup);
     ASSERT_EQ(run.run(steps), "");
     const HybridMet met = run.met();
@@ -424,7 +419,7 @@ inline void run_hybrid(HybridSetup setup, std::uint64_t runs, std::uint64_t step
     sum.snapshots += met.snapshots;
     sum.evictions += met.evictions;
   }
-  if (runs == 1) return;
+  if (seeds.runs == 1) return;
   EXPECT_GT(sum.hit_tokens, 0u);
   EXPECT_GT(sum.forks, 0u);
   EXPECT_GT(sum.exact_truncations, 0u);

@@ -88,22 +88,17 @@ inline void expect_met(const BlockStats& sum, const RandomMet& met, const Random
 // before, so that a run that ends in a failed check can be replayed too.
 inline void run_setup(RandomSetup setup, std::uint64_t runs, std::uint64_t steps) {
   setup.digest_bits = std::min(setup.digest_bits, digest_bits_under_test());
-  std::uint64_t first_seed = 20'260'801;
-  if (const char* text = std::getenv("EMBLEMA_SEED")) {
-    std::from_chars(text, text + std::strlen(text), first_seed);
-    runs = 1;
-  }
+  const Seeds seeds(20'260'801, runs);
   BlockStats sum;
   RandomMet met;
-  for (setup.seed = first_seed; setup.seed < first_seed + runs; ++setup.seed) {
-    std::printf("[   seed   ] EMBLEMA_SEED=%llu\n", static_cast<unsigned long long>(setup.seed));
-    std::fflush(stdout);
+  for (std::uint64_t i = 0; i < seeds.runs; ++i) {
+    setup.seed = seeds.announced(i);
     RandomRun run(setup);
     ASSERT_EQ(run.run(steps), "");
     add(run.stats(), &sum);
     add(run.met(), &met);
   }
-  if (runs > 1) expect_met(sum, met, setup);
+  if (seeds.runs > 1) expect_met(sum, met, setup);
   if (setup.digest_bits == 256) {
     EXPECT_EQ(sum.key_collisions, 0u);
     EXPECT_EQ(sum.content_collisions, 0u);

@@ -89,6 +89,8 @@ struct Sequence::State {
   [[nodiscard]] Status check_step(std::uint64_t n) const;
   [[nodiscard]] Status reserve_replay(std::uint64_t n);
   [[nodiscard]] Status commit_replay(std::span<const TokenId> ids);
+  [[nodiscard]] Status check_attach(const Segment& segment) const;
+  void push_segment(const Segment& segment, const std::vector<Tip>& behind);
   // Takes up what was found, as start() does: blocks, chains, state and what must be replayed. The
   // spans are rebuilt by whoever calls, once the quota has room.
   void take_up(ChainMatch found);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -65,6 +66,26 @@ inline std::uint64_t pool_bytes(const ModelGeometry& geometry, std::uint64_t blo
   }
   return sum;
 }
+
+// Seeds of a random test: `runs` of them from `first` on, or the one of EMBLEMA_SEED. Each is
+// printed before it is used, so that a run that ends in a failed check can be replayed too.
+struct Seeds {
+  Seeds(std::uint64_t first_seed, std::uint64_t wanted_runs)
+      : first(first_seed), runs(wanted_runs) {
+    const char* text = std::getenv("EMBLEMA_SEED");
+    if (text == nullptr) return;
+    std::from_chars(text, text + std::strlen(text), first);
+    runs = 1;
+  }
+  std::uint64_t announced(std::uint64_t run) const {
+    std::printf("[   seed   ] EMBLEMA_SEED=%llu\n", static_cast<unsigned long long>(first + run));
+    std::fflush(stdout);
+    return first + run;
+  }
+
+  std::uint64_t first;
+  std::uint64_t runs;
+};
 
 // EMBLEMA_TEST_DIGEST_BITS cuts every digest, for runs of a whole suite under collisions.
 inline unsigned digest_bits_under_test() {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -78,9 +79,10 @@ struct Seeds {
     runs = 1;
   }
   std::uint64_t announced(std::uint64_t run) const {
-    std::printf("[   seed   ] EMBLEMA_SEED=%llu\n", static_cast<unsigned long long>(first + run));
+    const std::uint64_t seed = first + run;
+    std::printf("[   seed   ] EMBLEMA_SEED=%" PRIu64 "\n", seed);
     std::fflush(stdout);
-    return first + run;
+    return seed;
   }
 
   std::uint64_t first;

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "emblema/kernels/block_primitives.h"
+#include "emblema/kernels/isa.h"
 
 namespace emblema {
 
 std::string version_text() {
-  return fmt::format("emblema {}\nisa: {}\nlibraries: {}\n", EMBLEMA_VERSION,
-                     scalar_primitives().isa, EMBLEMA_LIBRARIES);
+  return fmt::format("emblema {}\nisa: {}\nlibraries: {}\n", EMBLEMA_VERSION, to_string(best_isa()),
+                     EMBLEMA_LIBRARIES);
 }
 
 }  // namespace emblema

@@ -86,26 +86,79 @@ std::uint64_t element_bytes(Encoding encoding) {
     case Encoding::kFp16:
     case Encoding::kBf16:
       return 2;
+    case Encoding::kFp8E4m3:
+      return 1;
     default:
       return 0;
   }
 }
 
-Status check_rows(const AttentionShape& shape, const PagedRows& rows) {
-  const std::uint64_t element = element_bytes(rows.encoding);
-  if (element == 0) {
-    return invalid("rows.encoding", static_cast<int>(rows.encoding),
-                   "fp32 (1), fp16 (2), bf16 (3)");
-  }
+Status check_scale(std::string_view field, float scale) {
+  if (std::isfinite(scale) && scale > 0.0F) return {};
+  return invalid(field, scale, "a finite number above 0");
+}
+
+// Bytes that a row must have. 0: an encoding that cannot be read.
+std::uint64_t plain_row_bytes(const AttentionShape& shape, const PagedRows& rows) {
   const std::uint64_t elements =
       shape.kind == RowKind::kLatent
           ? shape.key_dim
           : std::uint64_t{shape.kv_heads} * (std::uint64_t{shape.key_dim} + shape.value_dim);
-  if (rows.row_bytes < elements * element) {
-    return invalid(
-        "rows.row_bytes", rows.row_bytes,
-        fmt::format("at least {}, {} elements of {} bytes", elements * element, elements, element));
+  return elements * element_bytes(rows.encoding);
+}
+
+Status check_plain_rows(const AttentionShape& shape, const PagedRows& rows) {
+  const std::uint64_t element = element_bytes(rows.encoding);
+  if (element == 0) {
+    return invalid("rows.encoding", static_cast<int>(rows.encoding),
+                   "fp32 (1), fp16 (2), bf16 (3), fp8_e4m3 (4)");
   }
+  if (auto s = check_scale("rows.key_scale", rows.key_scale); !s) return s;
+  if (auto s = check_scale("rows.value_scale", rows.value_scale); !s) return s;
+  const std::uint64_t least = plain_row_bytes(shape, rows);
+  if (rows.row_bytes >= least) return {};
+  return invalid(
+      "rows.row_bytes", rows.row_bytes,
+      fmt::format("at least {}, {} elements of {} bytes", least, least / element, element));
+}
+
+// Formats of one shape: a latent of `key_dim` numbers in `row_bytes`.
+Status check_fixed_rows(const AttentionShape& shape, const PagedRows& rows, std::string_view name,
+                        std::uint32_t key_dim, std::uint32_t value_dim, std::uint64_t row_bytes) {
+  if (shape.kind != RowKind::kLatent || shape.key_dim != key_dim || shape.value_dim != value_dim) {
+    return invalid(
+        "rows.format", name,
+        fmt::format("with latent rows of key_dim {} and value_dim {} only", key_dim, value_dim));
+  }
+  if (rows.row_bytes >= row_bytes) return {};
+  return invalid("rows.row_bytes", rows.row_bytes,
+                 fmt::format("at least {} in {}", row_bytes, name));
+}
+
+Status check_planar_scales(const PagedRows& rows, std::uint64_t page_bytes) {
+  const auto scale_bytes = checked_mul(rows.block_rows, 8);
+  const auto end = scale_bytes ? checked_add(rows.scales_offset, *scale_bytes) : std::nullopt;
+  if (rows.scales_offset >= page_bytes && end && *end <= rows.block_bytes) return {};
+  return invalid("rows.scales_offset", rows.scales_offset,
+                 fmt::format("behind the rows ({} bytes), 8 bytes a row within block_bytes ({})",
+                             page_bytes, rows.block_bytes));
+}
+
+Status check_format(const AttentionShape& shape, const PagedRows& rows) {
+  switch (rows.format) {
+    case RowFormat::kPlain:
+      return check_plain_rows(shape, rows);
+    case RowFormat::kFp8DsMla:
+      return check_fixed_rows(shape, rows, "fp8_ds_mla (1)", 576, 512, 656);
+    case RowFormat::kDeepSeekV4:
+      return check_fixed_rows(shape, rows, "deepseek_v4 (2)", 512, 512, 576);
+  }
+  return invalid("rows.format", static_cast<int>(rows.format),
+                 "plain (0), fp8_ds_mla (1), deepseek_v4 (2)");
+}
+
+Status check_rows(const AttentionShape& shape, const PagedRows& rows) {
+  if (auto s = check_format(shape, rows); !s) return s;
   if (rows.block_rows == 0) return invalid("rows.block_rows", 0, "at least 1");
   const auto page_bytes = checked_mul(rows.block_rows, rows.row_bytes);
   if (!page_bytes || rows.block_bytes < *page_bytes) {
@@ -113,6 +166,7 @@ Status check_rows(const AttentionShape& shape, const PagedRows& rows) {
         "rows.block_bytes", rows.block_bytes,
         fmt::format("at least block_rows ({}) x row_bytes ({})", rows.block_rows, rows.row_bytes));
   }
+  if (rows.format == RowFormat::kDeepSeekV4) return check_planar_scales(rows, *page_bytes);
   return {};
 }
 
@@ -148,6 +202,14 @@ Status check_relocation(const AttentionShape& shape, const Span& span, const Whe
     return fail(ErrorCode::Unsupported,
                 fmt::format("{} is {}, which needs the layer's rope table; none was given",
                             where.name("delta"), span.delta));
+  }
+  if (shape.kind == RowKind::kLatent && shape.rope->rotary_dim() > 0 &&
+      shape.rotary_offset < shape.value_dim) {
+    return fail(
+        ErrorCode::Unsupported,
+        fmt::format("{} is {}, but the rows' values carry the rotation (rotary_offset {} is "
+                    "below value_dim {}): they cannot be read at another position",
+                    where.name("delta"), span.delta, shape.rotary_offset, shape.value_dim));
   }
   if (!shape.rope->fixed_frequencies()) {
     return fail(ErrorCode::Unsupported,
@@ -226,16 +288,13 @@ Status check_size(std::string_view field, std::uint64_t size, std::uint64_t rows
   return invalid(field, size, fmt::format("{} ({} x {})", factors, rows, width));
 }
 
-}  // namespace
-
-Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_size,
-                              std::uint64_t lse_size) {
+// What is asked of a call: widths of a query and of a result, per head.
+Status check_call(const AttentionInputs& inputs, std::uint64_t query_width,
+                  std::uint64_t result_width, std::uint64_t out_size, std::uint64_t lse_size) {
   const AttentionShape& shape = inputs.shape;
-  if (auto s = check_shape(shape); !s) return s;
   if (auto s = check_rows(shape, inputs.rows); !s) return s;
   const std::uint64_t lse_row = shape.query_heads;
-  const std::uint64_t out_row = lse_row * shape.value_dim;
-  if (auto s = check_size("size of out", out_size, inputs.tokens, out_row,
+  if (auto s = check_size("size of out", out_size, inputs.tokens, lse_row * result_width,
                           "tokens x query_heads x value_dim");
       !s) {
     return s;
@@ -244,7 +303,7 @@ Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_s
       !s) {
     return s;
   }
-  if (!checked_mul(inputs.tokens, lse_row * shape.key_dim * sizeof(float))) {
+  if (!checked_mul(inputs.tokens, lse_row * query_width * sizeof(float))) {
     return invalid("tokens", inputs.tokens, "a count whose queries fit 64-bit addresses");
   }
   if (inputs.q == nullptr && inputs.tokens > 0) {
@@ -255,6 +314,48 @@ Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_s
                    fmt::format("0 or query_heads ({})", shape.query_heads));
   }
   return check_sequences(inputs);
+}
+
+Status check_expansion(const AttentionShape& shape, const LatentExpansion& expansion) {
+  if (shape.kind != RowKind::kLatent) {
+    return invalid("expansion", "given", "with latent rows only");
+  }
+  const std::uint32_t rope = shape.key_dim - shape.value_dim;
+  if (rope >= Limits::kHeadWidthMax) {
+    return invalid("key_dim - value_dim", rope, "room for the content of a key");
+  }
+  if (auto s =
+          check_range("expansion.content_dim", expansion.content_dim, Limits::kHeadWidthMax - rope);
+      !s) {
+    return s;
+  }
+  if (auto s = check_range("expansion.value_dim", expansion.value_dim, Limits::kHeadWidthMax); !s) {
+    return s;
+  }
+  const std::uint64_t outputs = std::uint64_t{shape.query_heads} * shape.value_dim;
+  if (auto s = check_size("size of expansion.key_up", expansion.key_up.size(),
+                          expansion.content_dim, outputs, "content_dim x query_heads x latent_dim");
+      !s) {
+    return s;
+  }
+  return check_size("size of expansion.value_up", expansion.value_up.size(), expansion.value_dim,
+                    outputs, "value_dim x query_heads x latent_dim");
+}
+
+}  // namespace
+
+Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_size,
+                              std::uint64_t lse_size) {
+  if (auto s = check_shape(inputs.shape); !s) return s;
+  return check_call(inputs, inputs.shape.key_dim, inputs.shape.value_dim, out_size, lse_size);
+}
+
+Status check_prefill_inputs(const AttentionInputs& inputs, const LatentExpansion& expansion,
+                            std::uint64_t out_size, std::uint64_t lse_size) {
+  if (auto s = check_shape(inputs.shape); !s) return s;
+  if (auto s = check_expansion(inputs.shape, expansion); !s) return s;
+  const std::uint64_t rope = inputs.shape.key_dim - inputs.shape.value_dim;
+  return check_call(inputs, expansion.content_dim + rope, expansion.value_dim, out_size, lse_size);
 }
 
 }  // namespace emblema

@@ -124,8 +124,8 @@ TEST(CheckAttention, RotaryPartAndRelocation) {
 }
 
 TEST(CheckAttention, RowMemory) {
-  EXPECT_THAT(refused([](Call& c) { c.rows.encoding = Encoding::kFp8E4m3; }),
-              HasSubstr("rows.encoding is 4; allowed: fp32 (1), fp16 (2), bf16 (3)"));
+  EXPECT_THAT(refused([](Call& c) { c.rows.encoding = Encoding::kInt8; }),
+              HasSubstr("rows.encoding is 7; allowed: fp32 (1), fp16 (2), bf16 (3), fp8_e4m3 (4)"));
   EXPECT_EQ(refused([](Call& c) { c.rows.row_bytes = 63; }),
             "Invalid: rows.row_bytes is 63; allowed: at least 64, 32 elements of 2 bytes");
   EXPECT_THAT(refused([](Call& c) { c.rows.block_rows = 0; }), HasSubstr("block_rows is 0"));

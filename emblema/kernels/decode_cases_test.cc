@@ -2,15 +2,12 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <numeric>
-#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "emblema/kernels/attention.h"
 #include "emblema/kernels/attention_case_testing.h"
-#include "emblema/kernels/block_primitives.h"
 
 namespace emblema {
 namespace {
@@ -222,26 +219,6 @@ TEST(DecodeCases, BlocksBeyondFourGibibytesAreReadWhereTheyAre) {
   near.sequences[0].spans = {&span, 1};
   ASSERT_TRUE(near.decode());
   EXPECT_EQ(near.out, want);
-}
-
-TEST(DecodeCases, EverySixteenBitNumberIsReadExactly) {
-  constexpr std::uint32_t kPatterns = 1 << 16;
-  std::vector<std::uint16_t> stored(kPatterns);
-  std::iota(stored.begin(), stored.end(), std::uint16_t{0});
-  const auto bytes = std::as_bytes(std::span(stored));
-  for (const Encoding encoding : {Encoding::kBf16, Encoding::kFp16}) {
-    std::vector<float> got(kPatterns);
-    scalar_primitives().convert_row(bytes.data(), encoding, kPatterns, kPatterns, got.data());
-    for (std::uint32_t bits = 0; bits < kPatterns; ++bits) {
-      const double want = reference_element(bytes.data() + std::size_t{bits} * 2, encoding);
-      if (std::isnan(want)) {
-        ASSERT_TRUE(std::isnan(got[bits])) << bits;
-      } else {
-        ASSERT_EQ(got[bits], want) << bits;
-        ASSERT_EQ(std::signbit(got[bits]), std::signbit(want)) << bits;
-      }
-    }
-  }
 }
 
 }  // namespace

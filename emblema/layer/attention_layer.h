@@ -21,7 +21,7 @@
 #include "emblema/contract/result.h"
 #include "emblema/layer/layer_dims.h"
 #include "emblema/layer/layer_weights.h"
-#include "emblema/layer/rotation.h"
+#include "emblema/layout/rotation.h"
 #include "emblema/layout/attention_inputs.h"
 #include "emblema/layout/rope_table.h"
 

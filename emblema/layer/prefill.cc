@@ -342,6 +342,7 @@ class PrefillLane {
 Status check_inputs(const AttentionLayer& layer, AttentionForm form, std::span<const float> queries,
                     const SequenceInputs& sequence, const PagedRows& rows, std::uint64_t out_size,
                     std::uint64_t lse_size) {
+  if (const auto read = row_element_bytes(rows.encoding); !read) return propagate(read);
   const LayerDims& dims = layer.dims();
   const std::uint64_t tokens = lse_size / dims.query_heads;
   const std::uint64_t query_width = dims.query_heads * dims.query_dim(form);

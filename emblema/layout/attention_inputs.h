@@ -25,6 +25,15 @@ struct Span {
   std::int64_t delta = 0;                 // attached position = stored position + delta
 };
 
+// How one row holds its numbers.
+enum class RowFormat : std::uint8_t {
+  kPlain,       // one after the other, all in `encoding`
+  kFp8DsMla,    // 656 bytes: [512 e4m3][4 fp32 scales, of 128 each][64 bf16]; a latent of 512 + 64
+  kDeepSeekV4,  // [448 e4m3][64 bf16], 576 bytes; its 7 UE8M0 scales (of 64 each) and a byte of
+                // padding lie behind all rows of the page, at scales_offset + r * 8; keys and
+                // values are the same 512 numbers
+};
+
 // How the rows of one layer's stream lie in memory.
 // Row r of block b starts at base + b * block_bytes + r * row_bytes, r < block_rows.
 struct PagedRows {
@@ -32,8 +41,12 @@ struct PagedRows {
   std::uint64_t block_bytes = 0;    // distance between the same page of two blocks
   std::uint64_t row_bytes = 0;
   std::uint64_t block_rows = 0;
-  Encoding encoding = Encoding::kBf16;  // kBf16, kFp16 or kFp32 for every element
+  Encoding encoding = Encoding::kBf16;  // of kPlain: kBf16, kFp16, kFp32 or kFp8E4m3
   std::uint64_t block_count = 0;  // blocks in the region: no index may reach it; 0: not stated
+  RowFormat format = RowFormat::kPlain;
+  std::uint64_t scales_offset = 0;  // kDeepSeekV4: of a page's scales, from the page's start
+  float key_scale = 1.0F;           // kFp8E4m3: of all keys (latent rows: of all numbers)
+  float value_scale = 1.0F;         // kFp8E4m3 and grouped rows: of all values
 };
 
 enum class RowKind : std::uint8_t {

@@ -20,12 +20,14 @@
 #include "emblema/contract/rational.h"
 #include "emblema/contract/result.h"
 #include "emblema/geometry/model_geometry.h"
+#include "emblema/kernels/isa.h"
 
 namespace emblema::agents {
 
 struct AgentsOptions {
   WorkloadOptions workload;
-  std::uint32_t threads = 1;                  // for matrix products, 1 to 1024
+  std::uint32_t threads = 1;                  // for products and attention, 1 to 1024
+  std::optional<Isa> isa{};                   // of attention; none: the widest there is
   std::optional<std::uint64_t> pool_bytes{};  // none: what the unshared way needs
 };
 

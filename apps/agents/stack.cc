@@ -39,11 +39,12 @@ Status check_weight_memory(const ModelGeometry& geometry) {
 
 }  // namespace
 
-Result<Stack> Stack::create(const ModelGeometry& geometry, std::uint64_t seed,
-                            std::uint32_t threads) {
+Result<Stack> Stack::create(const ModelGeometry& geometry, std::uint64_t seed, ThreadPool* threads,
+                            std::optional<Isa> isa) {
   if (Status ok = check_weight_memory(geometry); !ok) return propagate(ok);
   Stack stack;
   stack.seed_ = seed;
+  stack.isa_ = isa;
   stack.hidden_ = geometry.model().hidden_size;
   stack.norm_eps_ = geometry.model().rms_norm_eps;
   stack.layers_.reserve(geometry.layers().size());
@@ -65,6 +66,11 @@ void Stack::embed(std::span<const TokenId> tokens, std::span<float> x) const {
     fill_uniform(x.subspan(i * hidden_, hidden_), value_key(seed_, kEmbeddings, tokens[i]),
                  half_width);
   }
+}
+
+AttentionOptions Runner::attention_options(std::size_t layer) {
+  return {
+      .workspace = &workspace_, .threads = stack_->layers()[layer].threads(), .isa = stack_->isa()};
 }
 
 std::span<const float> Runner::normed(std::uint64_t count) {
@@ -137,9 +143,9 @@ Status Runner::prefill_step(Sequence& sequence, std::span<const TokenId> tokens,
     const std::uint64_t size = count * dims.query_heads * dims.result_dim(form);
     const std::span<float> result(grown(result_, size), size);
     const std::uint64_t lse_size = count * dims.query_heads;
-    const Status attended =
-        prefill_by_gemm(attention, form, projection->queries, inputs->sequences.front(),
-                        inputs->rows, result, {grown(lse_, lse_size), lse_size}, prefill_scratch_);
+    const Status attended = emblema::prefill(
+        attention, form, projection->queries, inputs->sequences.front(), inputs->rows, result,
+        {grown(lse_, lse_size), lse_size}, attention_options(layer));
     if (!attended) return attended;
     if (Status ok = finish_layer(layer, result, form, count, first_index, observe); !ok) return ok;
   }
@@ -181,7 +187,7 @@ Status Runner::decode(std::span<Sequence* const> sequences, std::span<const Toke
     const std::uint64_t size = count * dims.query_heads * dims.result_dim(form);
     const std::span<float> result(grown(result_, size), size);
     const std::span<float> lse(grown(lse_, count * dims.query_heads), count * dims.query_heads);
-    if (Status ok = decode_attention(inputs, result, lse); !ok) return ok;
+    if (Status ok = decode_attention(inputs, result, lse, attention_options(layer)); !ok) return ok;
     if (decode_hook_) decode_hook_(layer, inputs, result, lse);
     if (Status ok = finish_layer(layer, result, form, count, 0, observe); !ok) return ok;
   }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,16 +21,19 @@ namespace emblema::agents {
 
 class Stack {
  public:
+  // Products and attention use the pool's threads; none: the calling one. It outlives the stack.
+  // Attention uses `isa`, or the widest instructions that this machine has.
   // Errors: those of AttentionLayer::create. Invalid: not enough memory for the weights (names the
   // bytes needed and available).
   static Result<Stack> create(const ModelGeometry& geometry, std::uint64_t seed,
-                              std::uint32_t threads);
+                              ThreadPool* threads = nullptr, std::optional<Isa> isa = {});
 
   std::uint64_t hidden() const { return hidden_; }
   std::span<const AttentionLayer> layers() const { return layers_; }
   StreamRole role(std::size_t layer) const { return roles_[layer]; }
   Encoding encoding(std::size_t layer) const { return encodings_[layer]; }
   double norm_eps() const { return norm_eps_; }
+  std::optional<Isa> isa() const { return isa_; }
 
   // x [tokens][hidden], variance 1, a function of the token id alone.
   void embed(std::span<const TokenId> tokens, std::span<float> x) const;
@@ -41,6 +45,7 @@ class Stack {
   std::uint64_t hidden_ = 0;
   double norm_eps_ = 0;
   std::uint64_t seed_ = 0;
+  std::optional<Isa> isa_;
 };
 
 // What a layer's attention gave for one token: [hidden], after the output projection.
@@ -53,8 +58,8 @@ class Runner {
  public:
   explicit Runner(const Stack& stack) : stack_(&stack) {}
 
-  // All tokens of one sequence, in steps of at most `step_tokens`: reserve, write rows, attend by
-  // matrix products, commit. Rotates keys and queries by `rotate_by` more than their position (a
+  // All tokens of one sequence, in steps of at most `step_tokens`: reserve, write rows, attend,
+  // commit. Rotates keys and queries by `rotate_by` more than their position (a
   // constant does not change attention among them). `observe` may be empty.
   Status prefill(Sequence& sequence, std::span<const TokenId> tokens, std::uint64_t step_tokens,
                  std::int64_t rotate_by = 0, const Observer& observe = {});
@@ -80,10 +85,12 @@ class Runner {
                       std::uint64_t count, std::uint64_t first_index, const Observer& observe);
   std::span<const float> normed(std::uint64_t count);
 
+  AttentionOptions attention_options(std::size_t layer);
+
   const Stack* stack_;
   DecodeHook decode_hook_;
   LayerScratch layer_scratch_;
-  PrefillScratch prefill_scratch_;
+  AttentionWorkspace workspace_;
   std::vector<float> x_, norm_, result_, lse_, output_;
 };
 

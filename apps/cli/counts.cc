@@ -60,6 +60,21 @@ Result<std::uint64_t> parse_size(std::string_view option, std::string_view text)
   return bytes;
 }
 
+Result<std::optional<Isa>> parse_isa_option(std::string_view text) {
+  if (text.empty()) return std::optional<Isa>{};
+  const Result<Isa> isa = parse_isa(text);
+  if (!isa) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("--isa is '{}'; allowed: scalar, avx2, avx512, amx", text));
+  }
+  if (const Status runs = check_isa(*isa); !runs) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("--isa is '{}', which this machine does not run: {}", text,
+                            runs.error().message));
+  }
+  return std::optional<Isa>(*isa);
+}
+
 std::string exact_in_words(const Rational& number) {
   std::string exact = number.exact();
   if (exact.find('/') != std::string::npos) return exact;

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "emblema/contract/rational.h"
 #include "emblema/contract/result.h"
+#include "emblema/kernels/isa.h"
 
 namespace emblema {
 
@@ -31,6 +33,10 @@ Result<std::vector<std::uint64_t>> parse_token_list(std::string_view option, std
 
 // "40GiB", as parse_bytes.
 Result<std::uint64_t> parse_size(std::string_view option, std::string_view text);
+
+// "avx2", or "" for none. Invalid: another name, and one that this machine does not run, with the
+// reason.
+Result<std::optional<Isa>> parse_isa_option(std::string_view text);
 
 // "70,272", "4,939.5"
 std::string exact_in_words(const Rational& number);

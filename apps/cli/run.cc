@@ -30,6 +30,7 @@ struct RunArguments {
   std::string decode = "16";
   std::string seed = "1";
   std::string threads;
+  std::string isa;
   std::string pool;
   std::string html = "report.html";
   bool json = false;
@@ -45,8 +46,11 @@ void add_arguments(CLI::App& app, RunArguments* arguments) {
   app.add_option("--decode", arguments->decode, "Tokens of each answer; default 16")
       ->type_name("N");
   app.add_option("--seed", arguments->seed, "Of weights and tokens; default 1")->type_name("S");
-  app.add_option("--threads", arguments->threads, "For matrix products; default: all cores")
+  app.add_option("--threads", arguments->threads, "For products and attention; default: all cores")
       ->type_name("N");
+  app.add_option("--isa", arguments->isa,
+                 "Instructions of attention: scalar, avx2, avx512, amx; default: the widest here")
+      ->type_name("NAME");
   app.add_option("--pool", arguments->pool, "Memory of the cache; default: what unshared needs")
       ->type_name("SIZE");
   app.add_option("--html", arguments->html, "The page to write; default report.html")
@@ -75,6 +79,9 @@ Result<agents::AgentsOptions> job_options(const RunArguments& arguments) {
     if (!threads) return propagate(threads);
     options.threads = static_cast<std::uint32_t>(*threads);
   }
+  const auto isa = parse_isa_option(arguments.isa);
+  if (!isa) return propagate(isa);
+  options.isa = *isa;
   if (!arguments.pool.empty()) {
     const auto pool = parse_size("--pool", arguments.pool);
     if (!pool) return propagate(pool);
@@ -158,7 +165,7 @@ Command run_command() {
               "  emblema run --model deepseek-v3 --layers 2\n"
               "  emblema run --model llama-3-8b --agents 4 --document README.md\n"
               "  emblema run --json --html page.html\n",
-          .not_in_release = "--isa --persist --disk --tier-host",
+          .not_in_release = "--persist --disk --tier-host",
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<RunArguments>();
             add_arguments(app, arguments.get());

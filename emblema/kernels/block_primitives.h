@@ -53,15 +53,32 @@ struct StoredRows {
 struct RowPrefetch {
   const std::byte* const* rows = nullptr;
   std::uint32_t row_lines = 1;
-  std::uint64_t next = 0;  // lines, counted over all rows
-  std::uint64_t end = 0;
+  std::uint32_t row = 0;   // the next line to ask for
+  std::uint32_t line = 0;  // of that row
+  std::uint64_t left = 0;  // lines
   std::uint64_t per_step = 0;
 
-  void spread(std::uint64_t steps) { per_step = steps == 0 ? 0 : (end - next + steps - 1) / steps; }
+  void spread(std::uint64_t steps) { per_step = steps == 0 ? left : (left + steps - 1) / steps; }
   void step() {
-    for (std::uint64_t left = per_step; left > 0 && next < end; --left, ++next) {
-      __builtin_prefetch(rows[next / row_lines] + next % row_lines * 64, 0, 2);
+    std::uint64_t now = per_step < left ? per_step : left;
+    left -= now;
+    for (; now > 0; --now) {
+      __builtin_prefetch(rows[row] + std::size_t{line} * 64, 0, 2);
+      if (++line == row_lines) {
+        line = 0;
+        ++row;
+      }
     }
+  }
+  // The next `lines` of this, which goes on behind them.
+  RowPrefetch take(std::uint64_t lines) {
+    RowPrefetch part = *this;
+    part.left = lines < left ? lines : left;
+    left -= part.left;
+    const std::uint64_t at = line + part.left;
+    row += static_cast<std::uint32_t>(at / row_lines);
+    line = static_cast<std::uint32_t>(at % row_lines);
+    return part;
   }
 };
 

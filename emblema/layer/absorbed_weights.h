@@ -45,7 +45,7 @@ class AbsorbedWeights {
   AbsorbedWeights() = default;
   std::uint64_t hidden_ = 0;
   std::uint64_t width_ = 0;  // query_heads * latent_dim
-  std::uint32_t threads_ = 1;
+  ThreadPool* threads_ = nullptr;
   std::vector<float> product_;  // [d][query_heads * latent_dim]
 };
 

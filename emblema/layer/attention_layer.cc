@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "emblema/layer/gemm.h"
-#include "emblema/layer/parallel.h"
 #include "emblema/layer/rms_norm.h"
 #include "emblema/layer/row_codec.h"
 
@@ -27,7 +26,6 @@ ConstMatrix weights_of(const std::vector<float>& weights, std::uint64_t out, std
 
 Result<AttentionLayer> AttentionLayer::create(const ModelConfig& model, const LayerGeometry& layer,
                                               const LayerOptions& options) {
-  if (options.threads == 0) return fail(ErrorCode::Invalid, "threads is 0; allowed: at least 1");
   const Result<LayerDims> dims = LayerDims::from(model, layer);
   if (!dims) return propagate(dims);
   AttentionLayer made;
@@ -119,7 +117,7 @@ void AttentionLayer::absorb_queries(std::uint64_t count, LayerScratch& scratch) 
   const std::uint64_t from_stride = dims_.query_heads * from_dim;
   const std::uint64_t to_stride = dims_.query_heads * to_dim;
   float* absorbed = grown(scratch.absorbed, count * to_stride);
-  run_parts(threads_, dims_.query_heads, [&](std::uint64_t head) {
+  run_parts(threads_, dims_.query_heads, [&](std::uint32_t, std::uint64_t head) {
     const float* from = scratch.queries.data() + head * from_dim;
     const float* key_up = weights_.key_up.data() + head * dims_.content_dim * dims_.latent_dim;
     float* to = absorbed + head * to_dim;
@@ -182,7 +180,7 @@ Status AttentionLayer::output(std::span<const float> result, AttentionForm form,
   const float* heads = result.data();
   if (dims_.is_latent() && form == AttentionForm::kAbsorbed) {
     float* expanded = grown(scratch.heads, count * width);
-    run_parts(threads_, dims_.query_heads, [&](std::uint64_t head) {
+    run_parts(threads_, dims_.query_heads, [&](std::uint32_t, std::uint64_t head) {
       const float* value_up = weights_.value_up.data() + head * dims_.value_dim * dims_.latent_dim;
       multiply_by_transpose({result.data() + head * from_dim, count, from_dim, from_stride},
                             {value_up, dims_.value_dim, dims_.latent_dim, dims_.latent_dim},

@@ -21,15 +21,16 @@
 #include "emblema/contract/result.h"
 #include "emblema/layer/layer_dims.h"
 #include "emblema/layer/layer_weights.h"
-#include "emblema/layout/rotation.h"
 #include "emblema/layout/attention_inputs.h"
 #include "emblema/layout/rope_table.h"
+#include "emblema/layout/rotation.h"
+#include "emblema/os/thread_pool.h"
 
 namespace emblema {
 
 struct LayerOptions {
-  std::uint64_t seed = 0;     // of the weights; layers of one stack differ by their index
-  std::uint32_t threads = 1;  // of its products and prefills; they live for one call
+  std::uint64_t seed = 0;         // of the weights; layers of one stack differ by their index
+  ThreadPool* threads = nullptr;  // for its products; none: the calling thread. Outlives the layer
 };
 
 // Memory that calls reuse. It grows to the largest call: about
@@ -55,15 +56,14 @@ struct Projection {
 
 class AttentionLayer {
  public:
-  // Errors: those of LayerDims::from, LayerWeights::seeded and RopeTable::from; Invalid: threads
-  // is 0.
+  // Errors: those of LayerDims::from, LayerWeights::seeded and RopeTable::from.
   static Result<AttentionLayer> create(const ModelConfig& model, const LayerGeometry& layer,
                                        const LayerOptions& options);
 
   const LayerDims& dims() const { return dims_; }
   const LayerWeights& weights() const { return weights_; }
   const RopeTable& rope() const { return rope_; }
-  std::uint32_t threads() const { return threads_; }
+  ThreadPool* threads() const { return threads_; }
   std::span<const float> sinks() const { return weights_.sinks; }  // empty where it has none
 
   // What a kernel needs over this layer's rows (absorbed form). Points to rope(): valid while this
@@ -97,7 +97,7 @@ class AttentionLayer {
   double softcap_ = 0;
   std::uint64_t window_tokens_ = 0;
   std::uint64_t chunk_tokens_ = 0;
-  std::uint32_t threads_ = 1;
+  ThreadPool* threads_ = nullptr;
 };
 
 // Writes rows first ... first + count - 1 of a projection as a cache stores them.

@@ -6,7 +6,6 @@
 
 #include "emblema/contract/bytes.h"
 #include "emblema/contract/check.h"
-#include "emblema/layer/parallel.h"
 
 // Declared here and not by <omp.h>: the compiler's own OpenMP may be another one than oneDNN's, and
 // it is oneDNN's that must be told.
@@ -59,7 +58,7 @@ void run_part(const ConstMatrix& a, const ConstMatrix& b, char transpose_b, cons
 }
 
 void run(const ConstMatrix& a, const ConstMatrix& b, char transpose_b, const Matrix& c, GemmSum sum,
-         std::uint32_t threads) {
+         ThreadPool* threads) {
   const bool is_transposed = transpose_b == 'T';
   const std::uint64_t b_inner = is_transposed ? b.columns : b.rows;
   const std::uint64_t b_outer = is_transposed ? b.rows : b.columns;
@@ -73,7 +72,7 @@ void run(const ConstMatrix& a, const ConstMatrix& b, char transpose_b, const Mat
     return;
   }
   const std::uint64_t width = part_columns(c.columns);
-  run_parts(threads, ceil_div(c.columns, width), [&](std::uint64_t part) {
+  run_parts(threads, ceil_div(c.columns, width), [&](std::uint32_t, std::uint64_t part) {
     const std::uint64_t first = part * width;
     const std::uint64_t columns = std::min(width, c.columns - first);
     const ConstMatrix b_part =
@@ -86,12 +85,12 @@ void run(const ConstMatrix& a, const ConstMatrix& b, char transpose_b, const Mat
 }  // namespace
 
 void multiply(const ConstMatrix& a, const ConstMatrix& b, const Matrix& c, GemmSum sum,
-              std::uint32_t threads) {
+              ThreadPool* threads) {
   run(a, b, 'N', c, sum, threads);
 }
 
 void multiply_by_transpose(const ConstMatrix& a, const ConstMatrix& b, const Matrix& c, GemmSum sum,
-                           std::uint32_t threads) {
+                           ThreadPool* threads) {
   run(a, b, 'T', c, sum, threads);
 }
 

@@ -5,10 +5,12 @@
 // whatever the thread count; another number of rows may differ in the last ones.
 //
 // oneDNN runs on OpenMP, whose team is held at one for the calling thread while a product runs and
-// put back afterwards. `threads` share the columns of the result (parallel.h). Any thread may call.
+// put back afterwards. A pool's threads share the columns of the result. Any thread may call.
 #pragma once
 
 #include <cstdint>
+
+#include "emblema/os/thread_pool.h"
 
 namespace emblema {
 
@@ -32,13 +34,13 @@ enum class GemmSum {
 };
 
 // c [m][n] = a [m][k] . b [k][n]
-// REQUIRES: shapes that fit, strides >= columns, c apart from a and b, threads >= 1.
+// REQUIRES: shapes that fit, strides >= columns, c apart from a and b.
 void multiply(const ConstMatrix& a, const ConstMatrix& b, const Matrix& c,
-              GemmSum sum = GemmSum::kReplace, std::uint32_t threads = 1);
+              GemmSum sum = GemmSum::kReplace, ThreadPool* threads = nullptr);
 
 // c [m][n] = a [m][k] . transpose of b [n][k]: a linear layer, whose weights are [out][in].
 // REQUIRES: as multiply.
 void multiply_by_transpose(const ConstMatrix& a, const ConstMatrix& b, const Matrix& c,
-                           GemmSum sum = GemmSum::kReplace, std::uint32_t threads = 1);
+                           GemmSum sum = GemmSum::kReplace, ThreadPool* threads = nullptr);
 
 }  // namespace emblema

@@ -28,7 +28,7 @@ double at(const ConstMatrix& matrix, std::uint64_t row, std::uint64_t column) {
 
 // Every product against a sum in double, and everything outside the result left alone.
 void check_product(std::uint64_t m, std::uint64_t n, std::uint64_t k, bool transpose, GemmSum sum,
-                   std::uint32_t threads) {
+                   ThreadPool* threads) {
   const Stored a(m, k, k + 3, 1);
   const Stored b = transpose ? Stored(n, k, k + 5, 2) : Stored(k, n, n + 5, 2);
   const std::uint64_t stride = n + 2;
@@ -59,7 +59,7 @@ const std::ptrdiff_t kThreadsAtStart = threads_of_this_process();
 
 // The first of its binary that multiplies something large: a team once started stays.
 TEST(Gemm, OneThreadAskedForStartsNone) {
-  check_product(200, 300, 100, true, GemmSum::kReplace, 1);
+  check_product(200, 300, 100, true, GemmSum::kReplace, nullptr);
   EXPECT_EQ(threads_of_this_process(), kThreadsAtStart);
 }
 
@@ -68,8 +68,8 @@ TEST(Gemm, EqualsNaiveSumsAtRaggedSizes) {
     for (const std::uint64_t n : {1U, 3U, 16U, 65U}) {
       for (const std::uint64_t k : {1U, 5U, 64U, 129U}) {
         for (const bool transpose : {false, true}) {
-          check_product(m, n, k, transpose, GemmSum::kReplace, 1);
-          check_product(m, n, k, transpose, GemmSum::kAdd, 1);
+          check_product(m, n, k, transpose, GemmSum::kReplace, nullptr);
+          check_product(m, n, k, transpose, GemmSum::kAdd, nullptr);
         }
       }
     }
@@ -77,19 +77,20 @@ TEST(Gemm, EqualsNaiveSumsAtRaggedSizes) {
 }
 
 TEST(Gemm, ManyThreadsShareTheColumns) {
-  check_product(13, 1153, 30, true, GemmSum::kReplace, 2);
-  check_product(13, 1153, 30, false, GemmSum::kAdd, 3);
+  check_product(13, 1153, 30, true, GemmSum::kReplace, ThreadPool::open(2).value().get());
+  check_product(13, 1153, 30, false, GemmSum::kAdd, ThreadPool::open(3).value().get());
 }
 
 TEST(Gemm, ThreadCountChangesNoBit) {
   const Stored a(70, 300, 300, 3);
   const Stored b(1153, 300, 300, 4);
   std::vector<float> one(70 * 1153);
-  multiply_by_transpose(a.view, b.view, {one.data(), 70, 1153, 1153}, GemmSum::kReplace, 1);
+  multiply_by_transpose(a.view, b.view, {one.data(), 70, 1153, 1153}, GemmSum::kReplace, nullptr);
   for (const std::uint32_t threads : {2U, 3U, 4U}) {
     std::vector<float> many(one.size());
+    const auto pool = ThreadPool::open(threads).value();
     multiply_by_transpose(a.view, b.view, {many.data(), 70, 1153, 1153}, GemmSum::kReplace,
-                          threads);
+                          pool.get());
     EXPECT_EQ(many, one) << threads;
   }
 }

@@ -150,6 +150,13 @@ inline Expected attend(const AttentionLayer& layer, const Cached& cached,
   return {weighted, lse};
 }
 
+// The widest instructions that keep fp32 sums over bf16 rows.
+inline Isa exact_isa() {
+  std::vector<Isa> isas = runnable_isas();
+  std::erase(isas, Isa::kAmx);
+  return isas.back();
+}
+
 struct Outcome {
   std::vector<float> out;
   std::vector<float> lse;
@@ -164,9 +171,10 @@ inline Outcome run(const AttentionLayer& layer, AttentionForm form, std::span<co
   Outcome outcome{std::vector<float>(count * dims.query_heads * dims.result_dim(form), 99.0F),
                   std::vector<float>(count * dims.query_heads, 99.0F)};
   const SequenceInputs sequence{spans, 0, count, query_position};
-  PrefillScratch scratch;
+  AttentionOptions options;
+  options.isa = exact_isa();
   const Status status =
-      prefill_by_gemm(layer, form, queries, sequence, rows, outcome.out, outcome.lse, scratch);
+      prefill(layer, form, queries, sequence, rows, outcome.out, outcome.lse, options);
   EXPECT_TRUE(status) << status.error().describe();
   return outcome;
 }

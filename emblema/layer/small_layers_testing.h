@@ -20,9 +20,7 @@ inline constexpr double kNormEps = 1e-5;
 struct Made {
   ModelConfig model;
   LayerGeometry layer;
-  AttentionLayer make() const {
-    return AttentionLayer::create(model, layer, {.seed = 11, .threads = 1}).value();
-  }
+  AttentionLayer make() const { return AttentionLayer::create(model, layer, {.seed = 11}).value(); }
 };
 
 inline Made latent(std::optional<std::uint32_t> query_rank = std::nullopt) {

@@ -191,22 +191,16 @@ void Lane::attend_block(const Span& span, const BlockRows& block, const BlockRow
   if (next != nullptr && reads_all) {
     prefetch.rows = next->rows.data();
     prefetch.row_lines = static_cast<std::uint32_t>((layout.row_bytes + kLine - 1) / kLine);
-    const std::uint64_t lines = (next->range.end - next->range.first) * prefetch.row_lines;
-    share = (lines + 2 * chunk_count_ - 1) / (2 * chunk_count_);
-    prefetch.end = lines;
+    prefetch.left = (next->range.end - next->range.first) * prefetch.row_lines;
+    share = (prefetch.left + 2 * chunk_count_ - 1) / (2 * chunk_count_);
   }
-  const std::uint64_t lines = prefetch.end;
   for (std::uint64_t i = 0; i < chunk_count_; ++i) {
     bool all = false;
     const Chunk& chunk = chunks_[i];
     if (!see_rows(chunk, span, block.range, &all)) continue;
     load_rows(block, chunk.kv_head);
-    prefetch.next = std::min(lines, 2 * i * share);
-    prefetch.end = std::min(lines, prefetch.next + share);
-    weigh(chunk, block, all, prefetch);
-    prefetch.next = prefetch.end;
-    prefetch.end = std::min(lines, prefetch.next + share);
-    accumulate(chunk, block, all, prefetch);
+    weigh(chunk, block, all, prefetch.take(share));
+    accumulate(chunk, block, all, prefetch.take(share));
   }
 }
 

@@ -56,10 +56,12 @@ inline void score_panel(const float* panel, std::uint32_t channels, const float*
     const std::uint32_t run = std::min(kRun, channels - c);
     const float* from = panel + std::size_t{c} * kVectors * L::kLanes;
     const bool continues = c > 0;
+    // One vector leaves registers for twice the rows.
+    constexpr std::uint32_t kRows = kVectors == 1 ? 12 : L::kTileRows;
     std::uint32_t r = 0;
-    for (; r + L::kTileRows <= row_count; r += L::kTileRows) {
-      score_tile<L, L::kTileRows, kVectors>(from, rows + r * stride + c, stride, run, continues,
-                                            scores + r * score_stride, score_stride);
+    for (; r + kRows <= row_count; r += kRows) {
+      score_tile<L, kRows, kVectors>(from, rows + r * stride + c, stride, run, continues,
+                                     scores + r * score_stride, score_stride);
     }
     for (; r + 4 <= row_count; r += 4) {
       score_tile<L, 4, kVectors>(from, rows + r * stride + c, stride, run, continues,
@@ -141,19 +143,32 @@ inline ValueSpan from_query(const ValueSpan& span, std::uint32_t query) {
   return moved;
 }
 
+// Queries of the next micro-tile: the largest first, but never so that one or two are left over
+// where two tiles of four would do.
+template <class L>
+constexpr std::uint32_t tile_queries(std::uint32_t left) {
+  if (L::kTileRows >= 12 && left >= 8) return left >= 12 ? 12 : 8;
+  if (left == 7 || left == 8) return 4;
+  return left >= 6 ? 6 : std::min(left, 4U);
+}
+
 // All queries over channels [channel, end).
 template <class L>
 inline void accumulate_queries(const ValueSpan& span, std::uint32_t query_count,
                                std::uint32_t channel, std::uint32_t end) {
-  std::uint32_t q = 0;
-  for (; q + L::kTileRows <= query_count; q += L::kTileRows) {
-    accumulate_channels<L, L::kTileRows, 2>(from_query(span, q), channel, end);
-  }
-  for (; q + 4 <= query_count; q += 4) {
-    accumulate_channels<L, 4, 2>(from_query(span, q), channel, end);
-  }
-  for (; q < query_count; ++q) {
-    accumulate_channels<L, 1, 8>(from_query(span, q), channel, end);
+  std::uint32_t count = 0;
+  for (std::uint32_t q = 0; q < query_count; q += count) {
+    const ValueSpan at = from_query(span, q);
+    count = tile_queries<L>(query_count - q);
+    if constexpr (L::kTileRows >= 12) {
+      if (count == 12) accumulate_channels<L, 12, 2>(at, channel, end);
+      if (count == 8) accumulate_channels<L, 8, 2>(at, channel, end);
+    }
+    if (count == 6) accumulate_channels<L, 6, 2>(at, channel, end);
+    if (count == 4) accumulate_channels<L, 4, 2>(at, channel, end);
+    if (count == 3) accumulate_channels<L, 3, 2>(at, channel, end);
+    if (count == 2) accumulate_channels<L, 2, 4>(at, channel, end);
+    if (count == 1) accumulate_channels<L, 1, 8>(at, channel, end);
   }
 }
 

@@ -33,6 +33,7 @@ struct EngineCore {
   struct LayerView {
     std::uint32_t group = 0;
     const StreamPage* page = nullptr;  // in layout.groups[group]; null: nothing here reads it
+    PagedRows rows;                    // of that page, but for where the region lies
     std::string unreadable;            // then: what it is instead
     AttentionShape shape;
     RopeTable rope;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "emblema/contract/check.h"
+#include "emblema/layout/paged_rows.h"
 #include "emblema/session/engine.h"
 #include "emblema/session/engine_core.h"
 
@@ -14,13 +15,6 @@ namespace emblema {
 namespace {
 
 constexpr std::uint64_t kStepsMax = 1u << 20;
-
-bool is_plain(const StreamPage& page) {
-  return std::ranges::all_of(page.regions, [](const RowRegion& region) {
-    return region.encoding == Encoding::kBf16 || region.encoding == Encoding::kFp16 ||
-           region.encoding == Encoding::kFp32;
-  });
-}
 
 Status check_layer(const LayerGeometry& layer) {
   for (const Stream& stream : layer.streams) {
@@ -39,11 +33,15 @@ void find_rows(const EngineCore& core, const LayerGeometry& layer, EngineCore::L
     const auto ref = core.find_page(layer.index, role);
     if (!ref) continue;
     view->group = ref->group;
-    if (!is_plain(*ref->page)) {
-      view->unreadable = fmt::format("stores rows as {}; kernels here read bf16, fp16 and fp32",
-                                     to_string(core.geometry.options().kv_dtype));
+    const auto rows = paged_rows_of(*ref->page);
+    if (!rows) {
+      view->unreadable =
+          fmt::format("stores rows as {}; kernels here read bf16, fp16, fp32, fp8 and fp8_ds_mla",
+                      to_string(core.geometry.options().kv_dtype));
       return;
     }
+    view->rows = *rows;
+    view->rows.block_bytes = core.layout.groups[ref->group].block_bytes;
     view->page = ref->page;
     return;
   }

@@ -81,7 +81,7 @@ TEST(EngineOpen, RefusesRowsOfAnEncoder) {
 
 // An engine that could not attend over a type refused to hold it for somebody else's kernels.
 TEST(EngineOpen, HoldsRowsThatNoKernelHereReads) {
-  Engine engine = open_engine(latent_model(), 4, {}, KvDtype::kFp8);
+  Engine engine = open_engine(latent_model(), 4, {}, KvDtype::kFp8Rope16);
   Sequence sequence = engine.start({}).value();
   ASSERT_TRUE(sequence.reserve(3));
   EXPECT_TRUE(sequence.rows(0, StreamRole::kLatent, 0, 3));
@@ -89,6 +89,25 @@ TEST(EngineOpen, HoldsRowsThatNoKernelHereReads) {
   ASSERT_FALSE(inputs);
   EXPECT_EQ(inputs.error().code, ErrorCode::Unsupported);
   EXPECT_THAT(inputs.error().message, AllOf(HasSubstr("layer 0"), HasSubstr("fp8")));
+}
+
+TEST(EngineOpen, SaysHowRowsInEightBitsAreStored) {
+  ModelConfig model = samples::deepseek_v3();
+  model.num_hidden_layers = 1;
+  model.layers.resize(1);
+  for (const auto& [dtype, format, row_bytes] :
+       {std::tuple{KvDtype::kFp8, RowFormat::kPlain, 576U},
+        std::tuple{KvDtype::kFp8DsMla, RowFormat::kFp8DsMla, 656U}}) {
+    Engine engine = open_engine(model, 4, {}, dtype);
+    Sequence sequence = engine.start({}).value();
+    ASSERT_TRUE(sequence.reserve(3));
+    const auto inputs = sequence.inputs(0, nullptr, 0, 0);
+    ASSERT_TRUE(inputs) << inputs.error().describe();
+    EXPECT_EQ(inputs->rows.format, format);
+    EXPECT_EQ(inputs->rows.row_bytes, row_bytes);
+    EXPECT_EQ(inputs->rows.block_count, 4U);
+    EXPECT_NE(inputs->rows.base, nullptr);
+  }
 }
 
 TEST(EngineStart, ExtraIdsMustLieWithinThePromptInOrder) {

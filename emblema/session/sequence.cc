@@ -165,7 +165,6 @@ Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, st
     return fail(ErrorCode::Unsupported,
                 fmt::format("inputs of layer {}, which {}", layer, view.unreadable));
   }
-  const BlockLayout& layout = s.core->layout.groups[view.group];
   if (const std::uint64_t from = s.readable_from(view.group, first, queries); from > first) {
     return fail(
         ErrorCode::Invalid,
@@ -180,12 +179,9 @@ Result<AttentionInputs> Sequence::inputs(std::uint32_t layer, const float* q, st
   AttentionInputs inputs;
   inputs.shape = view.shape;
   inputs.shape.rope = &view.rope;
-  inputs.rows = {.base = region + view.page->offset_bytes,
-                 .block_bytes = layout.block_bytes,
-                 .row_bytes = view.page->row_bytes,
-                 .block_rows = view.page->rows,
-                 .encoding = view.page->regions.front().encoding,
-                 .block_count = s.core->plan.groups[view.group].blocks};
+  inputs.rows = view.rows;
+  inputs.rows.base = region + view.page->offset_bytes;
+  inputs.rows.block_count = s.core->plan.groups[view.group].blocks;
   inputs.q = q;
   inputs.tokens = queries;
   state_->query = {.spans = s.spans[view.group],

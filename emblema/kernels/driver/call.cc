@@ -127,6 +127,28 @@ bool SplitCutter::next(Split* split) {
   return false;
 }
 
+bool same_rows(const Call& call, const Unit& a, const Split& a_split, const Unit& b,
+               const Split& b_split) {
+  if (a.first_kv_head != b.first_kv_head || a.kv_head_count != b.kv_head_count) return false;
+  if (!(a_split.begin == b_split.begin && a_split.end == b_split.end)) return false;
+  const auto& a_spans = a.sequence->spans;
+  const auto& b_spans = b.sequence->spans;
+  for (std::size_t i = a_split.begin.span; i <= a_split.end.span; ++i) {
+    if (i >= a_spans.size() || i >= b_spans.size()) return a_spans.size() == b_spans.size();
+    const Span& x = a_spans[i];
+    const Span& y = b_spans[i];
+    const RowRange piece = a_split.piece(x, i);
+    if (!(piece == b_split.piece(y, i))) return false;
+    if (piece.is_empty()) continue;
+    if (x.first_row != y.first_row || x.position != y.position || x.delta != y.delta) return false;
+    const std::uint64_t block_rows = call.inputs.rows.block_rows;
+    const std::uint64_t first = (x.first_row + piece.first) / block_rows;
+    const std::uint64_t end = (x.first_row + piece.end - 1) / block_rows + 1;
+    if (!std::equal(&x.blocks[first], &x.blocks[end - 1] + 1, &y.blocks[first])) return false;
+  }
+  return true;
+}
+
 std::uint64_t chunk_count(const Unit& unit) {
   return unit.kv_head_count * ((unit.count + kChunkQueries - 1) / kChunkQueries);
 }

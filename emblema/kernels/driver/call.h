@@ -4,7 +4,8 @@
 //   unit    chunks that one thread works on together, so that rows are loaded once for all of them
 //   split   a run of a sequence's rows, cut at fixed places; partial results of its splits are
 //           merged in order
-//   item    one unit over one split
+//   item    one unit over one split; or several, of sequences that read the very same rows there
+//           (a shared prefix), so that these are loaded once for all of them
 //
 // Where splits are cut depends on the sequence alone, and how units are cut changes no bits, so
 // the thread count may decide that.
@@ -85,10 +86,16 @@ class UnitCutter {
 struct RowPlace {
   std::size_t span = 0;
   std::uint64_t row = 0;
+  friend bool operator==(const RowPlace&, const RowPlace&) = default;
 };
 struct Split {
   RowPlace begin;
   RowPlace end;
+
+  // Its rows of a span of the sequence.
+  RowRange piece(const Span& span, std::size_t index) const {
+    return {index == begin.span ? begin.row : 0, index == end.span ? end.row : span.rows};
+  }
 };
 
 // Enumerates the splits of a unit's sequence in which one of its queries sees a row.
@@ -106,6 +113,10 @@ class SplitCutter {
   std::uint64_t split_rows_ = 0;
   RowPlace at_;
 };
+
+// Whether two units read the same rows in their splits: the same blocks at the same positions.
+bool same_rows(const Call& call, const Unit& a, const Split& a_split, const Unit& b,
+               const Split& b_split);
 
 // Chunks of a unit: KV head by KV head.
 std::uint64_t chunk_count(const Unit& unit);

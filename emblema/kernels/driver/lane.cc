@@ -46,11 +46,12 @@ void LaneSizes::include(const Call& call, const Unit& unit) {
 Lane::Lane(const Call& call, const LaneSizes& sizes, Carver& carver)
     : call_(call),
       primitives_(call.primitives),
-      chunks_(carver.take_array<Chunk>(sizes.chunks)),
-      queries_(carver.take(sizes.query_bytes)),
-      out_(carver.take(sizes.out_bytes)),
-      tops_(carver.take_array<float>(sizes.chunks * kChunkQueries)),
-      sums_(carver.take_array<double>(sizes.chunks * kChunkQueries)),
+      units_(carver.take_array<Unit>(sizes.joined)),
+      chunks_(carver.take_array<Chunk>(sizes.joined * sizes.chunks)),
+      queries_(carver.take(sizes.joined * sizes.query_bytes)),
+      out_(carver.take(sizes.joined * sizes.out_bytes)),
+      tops_(carver.take_array<float>(sizes.joined * sizes.chunks * kChunkQueries)),
+      sums_(carver.take_array<double>(sizes.joined * sizes.chunks * kChunkQueries)),
       corrections_(carver.take_array<float>(kChunkQueries)),
       first_rows_(carver.take_array<std::uint32_t>(kChunkQueries)),
       end_rows_(carver.take_array<std::uint32_t>(kChunkQueries)),
@@ -72,41 +73,33 @@ Lane::Lane(const Call& call, const LaneSizes& sizes, Carver& carver)
   value_up_ = carver.take(primitives_.matrix_bytes(call.expansion->value_dim, latent));
 }
 
-void Lane::run(const Unit& unit, const Split& split, const Partial* partial) {
-  begin_unit(unit);
-  const auto& spans = unit.sequence->spans;
+void Lane::run(std::span<const UnitRun> units, const Split& split) {
+  begin(units);
+  const auto& spans = units.front().unit.sequence->spans;
   for (std::size_t i = split.begin.span; i < spans.size() && i <= split.end.span; ++i) {
     const Span& span = spans[i];
     if (span.rows == 0) continue;
-    const RowRange piece{i == split.begin.span ? split.begin.row : 0,
-                         i == split.end.span ? split.end.row : span.rows};
-    const RowRange range = intersection(unit_rows(call_, unit_, span), piece);
+    const RowRange range = intersection(seen_rows(span), split.piece(span, i));
     if (!range.is_empty()) attend_span(span, range);
   }
-  finish(partial);
+  finish(units);
 }
 
-// Chunks and their packed queries stay from one split of a unit to the next.
-void Lane::begin_unit(const Unit& unit) {
-  if (!(unit == unit_)) {
-    unit_ = unit;
+// Chunks and their packed queries stay from one split of the same units to the next.
+void Lane::begin(std::span<const UnitRun> units) {
+  const bool are_here = units.size() == unit_count_ &&
+                        std::equal(units.begin(), units.end(), units_.begin(),
+                                   [](const UnitRun& a, const Unit& b) { return a.unit == b; });
+  if (!are_here) {
     is_packed_ = false;
-    chunk_count_ = 0;
+    unit_count_ = chunk_count_ = 0;
     std::byte* queries = queries_;
     std::byte* out = out_;
-    for (std::uint32_t head = 0; head < unit.kv_head_count; ++head) {
-      for (std::uint64_t first = 0; first < unit.count; first += kChunkQueries) {
-        const std::uint32_t rows = chunk_rows(unit, first);
-        const std::uint64_t at = chunk_count_ * kChunkQueries;
-        chunks_[chunk_count_++] = {unit.first_kv_head + head,
-                                   rows,
-                                   unit.first + first,
-                                   queries,
-                                   out,
-                                   &tops_[at],
-                                   &sums_[at]};
-        queries += primitives_.query_bytes(call_.attended, rows);
-        out += primitives_.out_bytes(call_.attended, rows);
+    for (const UnitRun& run : units) units_[unit_count_++] = run.unit;
+    // Head by head, whose rows are loaded for all units at once.
+    for (std::uint32_t head = 0; head < units_[0].kv_head_count; ++head) {
+      for (std::uint32_t unit = 0; unit < unit_count_; ++unit) {
+        add_chunks(unit, head, &queries, &out);
       }
     }
   }
@@ -116,6 +109,37 @@ void Lane::begin_unit(const Unit& unit) {
                   primitives_.out_bytes(call_.attended, last.count));
   std::fill_n(tops_.begin(), chunk_count_ * kChunkQueries, kNothing);
   std::fill_n(sums_.begin(), chunk_count_ * kChunkQueries, 0.0);
+}
+
+void Lane::add_chunks(std::uint32_t index, std::uint32_t head, std::byte** queries,
+                      std::byte** out) {
+  const Unit& unit = units_[index];
+  for (std::uint64_t first = 0; first < unit.count; first += kChunkQueries) {
+    const std::uint64_t at = chunk_count_ * kChunkQueries;
+    Chunk& chunk = chunks_[chunk_count_++];
+    chunk.sequence = unit.sequence;
+    chunk.unit = index;
+    chunk.kv_head = unit.first_kv_head + head;
+    chunk.count = chunk_rows(unit, first);
+    chunk.first = unit.first + first;
+    chunk.row = head * unit.count + first;
+    chunk.queries = *queries;
+    chunk.out = *out;
+    chunk.top = &tops_[at];
+    chunk.sum = &sums_[at];
+    *queries += primitives_.query_bytes(call_.attended, chunk.count);
+    *out += primitives_.out_bytes(call_.attended, chunk.count);
+  }
+}
+
+// The rows of a span that one of the units sees.
+RowRange Lane::seen_rows(const Span& span) const {
+  RowRange seen = unit_rows(call_, units_[0], span);
+  for (std::uint64_t i = 1; i < unit_count_; ++i) {
+    const RowRange more = unit_rows(call_, units_[i], span);
+    seen = {std::min(seen.first, more.first), std::max(seen.end, more.end)};
+  }
+  return seen;
 }
 
 // Packs the queries, turned by -delta: (R(t) q) . (R(p + delta) k) = (R(t - delta) q) . (R(p) k)
@@ -133,7 +157,7 @@ void Lane::pack_chunks(std::int64_t delta) {
     const Chunk& chunk = chunks_[i];
     const float* queries[kChunkQueries];
     for (std::uint32_t q = 0; q < chunk.count; ++q) {
-      const std::uint64_t row = call_.result_row(*unit_.sequence, chunk.kv_head, chunk.first + q);
+      const std::uint64_t row = call_.result_row(*chunk.sequence, chunk.kv_head, chunk.first + q);
       queries[q] = call_.inputs.q + row * width;
       if (delta == 0) continue;
       float* turned = &turned_[std::size_t{q} * width];
@@ -187,7 +211,7 @@ void Lane::attend_block(const Span& span, const BlockRows& block, const BlockRow
   RowPrefetch prefetch;
   std::uint64_t share = 0;  // lines to ask for in each of a chunk's two steps
   // A unit of some of the KV heads reads a row's parts, not the row.
-  const bool reads_all = unit_.kv_head_count == call_.kv_heads || call_.stored.value_in_key;
+  const bool reads_all = units_[0].kv_head_count == call_.kv_heads || call_.stored.value_in_key;
   if (next != nullptr && reads_all) {
     prefetch.rows = next->rows.data();
     prefetch.row_lines = static_cast<std::uint32_t>((layout.row_bytes + kLine - 1) / kLine);
@@ -206,9 +230,9 @@ void Lane::attend_block(const Span& span, const BlockRows& block, const BlockRow
 
 // Which rows of the block each query of the chunk sees; false where none sees any.
 bool Lane::see_rows(const Chunk& chunk, const Span& span, const RowRange& range, bool* all) {
-  const SequenceInputs& sequence = *unit_.sequence;
   const auto visible = [&](std::uint32_t q) {
-    return intersection(call_.visible_rows(span, call_.position(sequence, chunk.first + q)), range);
+    return intersection(call_.visible_rows(span, call_.position(*chunk.sequence, chunk.first + q)),
+                        range);
   };
   // Ranges move on with the position: what the first and the last see entirely, all see.
   *all = visible(0) == range && visible(chunk.count - 1) == range;
@@ -320,18 +344,20 @@ void Lane::accumulate(const Chunk& chunk, const BlockRows& block, bool all,
   }
 }
 
-void Lane::finish(const Partial* partial) {
-  std::uint64_t row = 0;
+void Lane::finish(std::span<const UnitRun> units) {
   for (std::uint64_t i = 0; i < chunk_count_; ++i) {
     const Chunk& chunk = chunks_[i];
-    for (std::uint32_t q = 0; q < chunk.count; ++q, ++row) {
-      if (partial != nullptr) {
-        primitives_.read_out(call_.attended, chunk.out, chunk.count, q, partial->out(row));
-        Partial(*partial).set(row, chunk.top[q], chunk.sum[q]);
+    const UnitRun& run = units[chunk.unit];
+    for (std::uint32_t q = 0; q < chunk.count; ++q) {
+      if (run.partial != nullptr) {
+        const Partial partial(run.partial, run.unit.rows(), call_.attended.value_dim);
+        float* to = partial.out(chunk.row + q);
+        primitives_.read_out(call_.attended, chunk.out, chunk.count, q, to);
+        partial.set(chunk.row + q, chunk.top[q], chunk.sum[q]);
         continue;
       }
       primitives_.read_out(call_.attended, chunk.out, chunk.count, q, result_.data());
-      write_result(call_, call_.result_row(*unit_.sequence, chunk.kv_head, chunk.first + q),
+      write_result(call_, call_.result_row(*chunk.sequence, chunk.kv_head, chunk.first + q),
                    {result_.data(), chunk.top[q], chunk.sum[q]});
     }
   }

@@ -27,8 +27,15 @@ class Carver {
   std::uint64_t bytes_ = 0;
 };
 
-// What the largest unit of a call needs.
+// One unit of an item, and where its results go: to the caller where `partial` is null.
+struct UnitRun {
+  Unit unit;
+  std::byte* partial = nullptr;
+};
+
+// What the largest unit of a call needs, and how many such may be joined in one item.
 struct LaneSizes {
+  std::uint64_t joined = 1;
   std::uint64_t chunks = 0;
   std::uint64_t query_bytes = 0;
   std::uint64_t out_bytes = 0;
@@ -40,14 +47,17 @@ class Lane {
  public:
   Lane(const Call& call, const LaneSizes& sizes, Carver& carver);
 
-  // The unit's results over the split, into `partial`, or to the caller where that is null.
-  void run(const Unit& unit, const Split& split, const Partial* partial);
+  // Results of the units over the split, which is the first one's; the others read the same rows.
+  void run(std::span<const UnitRun> units, const Split& split);
 
  private:
   struct Chunk {
+    const SequenceInputs* sequence = nullptr;
+    std::uint32_t unit = 0;  // of the item's
     std::uint32_t kv_head = 0;
     std::uint32_t count = 0;
     std::uint64_t first = 0;  // query row of its KV head
+    std::uint64_t row = 0;    // result row of its unit
     std::byte* queries = nullptr;
     std::byte* out = nullptr;
     float* top = nullptr;
@@ -60,7 +70,9 @@ class Lane {
     std::span<const std::byte*> scales;
   };
 
-  void begin_unit(const Unit& unit);
+  void begin(std::span<const UnitRun> units);
+  void add_chunks(std::uint32_t unit, std::uint32_t head, std::byte** queries, std::byte** out);
+  RowRange seen_rows(const Span& span) const;
   void pack_chunks(std::int64_t delta);
   void attend_span(const Span& span, RowRange range);
   RowRange next_block(const Span& span, std::uint64_t row, std::uint64_t end) const;
@@ -72,11 +84,12 @@ class Lane {
   void weigh(const Chunk& chunk, const BlockRows& block, bool all, const RowPrefetch& prefetch);
   void accumulate(const Chunk& chunk, const BlockRows& block, bool all,
                   const RowPrefetch& prefetch);
-  void finish(const Partial* partial);
+  void finish(std::span<const UnitRun> units);
 
   const Call& call_;
   const BlockPrimitives& primitives_;
-  Unit unit_;
+  std::span<Unit> units_;  // whose chunks are there; the first unit_count_
+  std::uint64_t unit_count_ = 0;
   bool is_packed_ = false;
   std::int64_t packed_delta_ = 0;
   std::uint64_t chunk_count_ = 0;

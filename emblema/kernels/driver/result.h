@@ -29,7 +29,7 @@ class Partial {
   Partial(std::byte* memory, std::uint64_t rows, std::uint32_t value_dim);
 
   float* out(std::uint64_t row) const { return out_ + row * value_dim_; }
-  void set(std::uint64_t row, float top, double sum) {
+  void set(std::uint64_t row, float top, double sum) const {
     tops_[row] = top;
     sums_[row] = sum;
   }

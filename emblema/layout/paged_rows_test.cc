@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "emblema/layout/block_layout.h"
-#include "emblema/model/model_config.h"
 #include "test/model_samples.h"
 
 namespace emblema {

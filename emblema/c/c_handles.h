@@ -6,6 +6,7 @@
 
 #include "emblema/c/emblema.h"
 #include "emblema/geometry/model_geometry.h"
+#include "emblema/kernels/attention_workspace.h"
 #include "emblema/session/engine.h"
 
 struct emblema_model {
@@ -19,6 +20,7 @@ struct emblema_engine {
 // A sequence, or the builder of a segment, which is written like one.
 struct emblema_sequence {
   std::variant<emblema::Sequence, emblema::SegmentBuilder> what;
+  mutable emblema::AttentionWorkspace workspace{};  // of attention, kept from call to call
 
   emblema::SegmentBuilder* builder() { return std::get_if<emblema::SegmentBuilder>(&what); }
   emblema::Sequence& sequence() {

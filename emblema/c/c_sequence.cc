@@ -92,19 +92,19 @@ Status check_query(const AttentionInputs& inputs, const emblema_attention& asked
                   asked.q_floats, asked.queries, inputs.shape.query_heads, inputs.shape.key_dim));
 }
 
-Status attend(const Sequence& sequence, const emblema_attention* given) {
+Status attend(const emblema_sequence& handle, const emblema_attention* given) {
   const auto asked = read_struct("emblema_attention", given);
   if (!asked) return propagate(asked);
   if (Status ok = check_floats("q", asked->q, asked->q_floats); !ok) return ok;
   if (Status ok = check_floats("sinks", asked->sinks, asked->sinks_floats); !ok) return ok;
   if (Status ok = check_floats("out", asked->out, asked->out_floats); !ok) return ok;
   if (Status ok = check_floats("lse", asked->lse, asked->lse_floats); !ok) return ok;
-  auto inputs = sequence.inputs(asked->layer, asked->q, asked->first, asked->queries);
+  auto inputs = sequence_of(&handle).inputs(asked->layer, asked->q, asked->first, asked->queries);
   if (!inputs) return propagate(inputs);
   if (Status ok = check_query(*inputs, *asked); !ok) return ok;
   inputs->sinks = {asked->sinks, asked->sinks_floats};
-  return decode_attention(*inputs, {asked->out, asked->out_floats},
-                          {asked->lse, asked->lse_floats});
+  return decode_attention(*inputs, {asked->out, asked->out_floats}, {asked->lse, asked->lse_floats},
+                          {.workspace = &handle.workspace});
 }
 
 Status seal_segment(emblema_sequence* sequence, emblema_segment** out) {
@@ -248,6 +248,6 @@ emblema_status emblema_attend(const emblema_sequence* sequence,
                               const emblema_attention* attention) {
   return guarded([&]() -> Status {
     if (Status ok = require({{"sequence", sequence}}); !ok) return ok;
-    return attend(sequence_of(sequence), attention);
+    return attend(*sequence, attention);
   });
 }

@@ -325,8 +325,9 @@ typedef struct emblema_attention {
   uint64_t lse_floats;
 } emblema_attention;
 
-// Straight from the blocks, over committed and reserved rows. Neither allocates nor locks.
-// INVALID: sizes that do not fit, no such layer, a position behind what is reserved.
+// Straight from the blocks, over committed and reserved rows, with the widest instructions
+// that the machine has. Takes no lock, and no memory but for scratch that grows to the largest
+// call. INVALID: sizes that do not fit, no such layer, a position behind what is reserved.
 emblema_status emblema_attend(const emblema_sequence* sequence, const emblema_attention* attention);
 
 #ifdef __cplusplus

@@ -82,7 +82,7 @@ class AttentionBench {
     }
     auto limits = MachineLimits::open(options_.isa, pool_.get());
     if (!limits) return propagate(limits);
-    limits_ = std::move(*limits);
+    limits_ = *limits;
     prefill_ = options_.prefill.value_or(
         affordable_prefill(options_, limits_.first_sight_flop_per_second()));
     const std::vector<AttentionCase> cases = chosen_cases(options_, prefill_);

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint32_t kGroupedKvHeads = 8;
 constexpr std::uint32_t kGroupedDim = 128;
+constexpr std::uint64_t kRopeBytes = std::uint64_t{kRopeDim} * 2;  // bf16
 constexpr std::size_t kNumbers = 1 << 18;  // drawn once; rows are runs of them
 
 // Numbers N(0, 1), in the two ways in which rows hold them.
@@ -47,7 +48,7 @@ void fill_row(StoredAs stored, const Numbers& numbers, std::uint64_t random, std
   constexpr float kScales[4] = {0.5F, 1.0F, 1.5F, 1.0F};
   std::memcpy(row, numbers.e4m3.data() + start, kLatentDim);
   std::memcpy(row + kLatentDim, kScales, sizeof kScales);
-  std::memcpy(row + kLatentDim + sizeof kScales, numbers.bf16.data() + start, kRopeDim * 2);
+  std::memcpy(row + kLatentDim + sizeof kScales, numbers.bf16.data() + start, kRopeBytes);
 }
 
 // Query and row pairs that are not masked, of one sequence.
@@ -137,9 +138,9 @@ AttentionShape shape_of(const AttentionCase& one) {
 std::uint64_t row_bytes_of(StoredAs stored) {
   switch (stored) {
     case StoredAs::kLatentBf16:
-      return (kLatentDim + kRopeDim) * 2;
+      return std::uint64_t{kLatentDim} * 2 + kRopeBytes;
     case StoredAs::kLatentFp8:
-      return kLatentDim + 4 * sizeof(float) + kRopeDim * 2;
+      return kLatentDim + 4 * sizeof(float) + kRopeBytes;
     case StoredAs::kGroupedBf16:
       return std::uint64_t{kGroupedKvHeads} * 2 * kGroupedDim * 2;
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "emblema/contract/check.h"
+#include "emblema/layer/machine_limits_bench.h"
 
 namespace emblema::bench {
 namespace {
@@ -132,9 +133,9 @@ Result<double> CaseRun::timed(Part part) {
   if (one_.is_warm) {  // what ran before has taken the caches
     if (const Status warmed = run(part, copy); !warmed) return propagate(warmed);
   }
-  const double start = now_seconds();
+  const double start = attention_seconds(tools_->threads);
   const Status done = run(part, copy);
-  const double seconds = now_seconds() - start;
+  const double seconds = attention_seconds(tools_->threads) - start;
   if (!done) return propagate(done);
   return seconds;
 }

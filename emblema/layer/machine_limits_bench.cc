@@ -31,7 +31,7 @@ Result<MachineLimits> MachineLimits::open(Isa isa, ThreadPool* threads) {
 }
 
 double MachineLimits::first_sight_flop_per_second() const {
-  const Loop& loop = prefers_tiles_ ? *tiles_ : fma_;
+  const PeakLoop& loop = prefers_tiles_ ? *tiles_ : fma_;
   return loop.flop / loop.first_seconds;
 }
 
@@ -51,14 +51,14 @@ void MachineLimits::set(const std::vector<double>& seconds, Machine* machine) co
   if (tiles_) machine->amx_flop_per_second = tiles_->flop / seconds[2];
 }
 
-Result<double> MachineLimits::run(Loop& loop) const {
+Result<double> MachineLimits::run(PeakLoop& loop) const {
   const std::uint64_t parts = count_of(threads_);
   std::vector<Result<double>> flop(parts, 0.0);
-  const double start = now_seconds();
+  const double start = attention_seconds(threads_);
   run_parts(threads_, parts, [&](std::uint32_t, std::uint64_t part) {
     flop[part] = loop.is_tiles ? run_tile_loop(loop.steps) : run_fma_loop(loop.isa, loop.steps);
   });
-  const double seconds = now_seconds() - start;
+  const double seconds = attention_seconds(threads_) - start;
   loop.flop = 0;
   for (const Result<double>& one : flop) {
     if (!one) return propagate(one);
@@ -67,7 +67,7 @@ Result<double> MachineLimits::run(Loop& loop) const {
   return seconds;
 }
 
-Status MachineLimits::calibrate(Loop* loop) const {
+Status MachineLimits::calibrate(PeakLoop* loop) const {
   constexpr double kFirstSeconds = 0.004;
   loop->steps = 256;
   while (true) {
@@ -93,12 +93,12 @@ double MachineLimits::read() {
   read_bytes_ = static_cast<double>(size);
   const std::uint64_t parts = count_of(threads_);
   std::vector<std::uint64_t> sums(parts);
-  const double start = now_seconds();
+  const double start = attention_seconds(threads_);
   run_parts(threads_, parts, [&](std::uint32_t, std::uint64_t part) {
     const std::uint64_t first = size * part / parts;
     sums[part] = read_all(part_of_memory.subspan(first, size * (part + 1) / parts - first));
   });
-  const double seconds = now_seconds() - start;
+  const double seconds = attention_seconds(threads_) - start;
   for (const std::uint64_t sum : sums) keep(sum);
   return seconds;
 }

@@ -15,6 +15,21 @@
 
 namespace emblema::bench {
 
+// The clock of `emblema bench attention`: one thread's own time, or of several the wall's. Both
+// give the same where nobody else runs.
+inline double attention_seconds(const ThreadPool* threads) {
+  return threads == nullptr ? thread_seconds() : now_seconds();
+}
+
+// One of the loops that only compute, and how long it is.
+struct PeakLoop {
+  Isa isa = Isa::kScalar;
+  bool is_tiles = false;
+  std::uint64_t steps = 0;
+  double flop = 0;  // of all threads
+  double first_seconds = 0;
+};
+
 class MachineLimits {
  public:
   // `threads` may be null: one. The loops are made long enough to time, which takes a moment.
@@ -31,22 +46,13 @@ class MachineLimits {
   void set(const std::vector<double>& seconds, Machine* machine) const;
 
  private:
-  // One of the loops: how long it is, and what it does.
-  struct Loop {
-    Isa isa = Isa::kScalar;
-    bool is_tiles = false;
-    std::uint64_t steps = 0;
-    double flop = 0;  // of all threads
-    double first_seconds = 0;
-  };
-
-  Result<double> run(Loop& loop) const;
-  Status calibrate(Loop* loop) const;
+  Result<double> run(PeakLoop& loop) const;
+  Status calibrate(PeakLoop* loop) const;
   double read();
 
   ThreadPool* threads_ = nullptr;
-  Loop fma_;
-  std::optional<Loop> tiles_;
+  PeakLoop fma_;
+  std::optional<PeakLoop> tiles_;
   bool prefers_tiles_ = false;
   ConstByteSpan memory_;
   std::uint64_t read_at_ = 0;

@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__x86_64__)
@@ -21,7 +22,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-constexpr std::uint32_t kTileFloats = 16 * 16;
+constexpr std::size_t kTileFloats = 256;
 constexpr int kRowBytes = 64;
 
 // The intrinsics of g++ 12 do not say that they read and write memory.

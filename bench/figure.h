@@ -27,11 +27,21 @@ struct Figure {
   std::optional<double> lock_held_p99_seconds;
   std::optional<double> lock_held_max_seconds;
   std::optional<std::uint64_t> blocks;  // in the pool
+
+  // Of attention.
+  std::optional<std::uint64_t> context_tokens;  // rows that a sequence's last query sees
+  std::optional<std::uint64_t> query_tokens;    // over all sequences
+  std::optional<double> cold_bytes;             // rotated over; 0 where the rows are warm
+  std::optional<double> read_bytes_per_second;  // of a plain loop over the same pages
+  std::string form;                             // of prefill: "absorbed" or "expanded"
+  std::optional<double> tokens_per_second;      // of prefill
+  std::optional<double> other_form_tokens_per_second;
 };
 
 struct Report {
   Machine machine;
   std::vector<Figure> figures;
+  std::vector<std::string> notes;  // sentences: what was measured with what, and what was not
 };
 
 }  // namespace emblema::bench

@@ -14,8 +14,8 @@ struct Machine {
   std::string_view isa;                         // the widest vectors of its processor
   std::uint32_t threads = 1;                    // that the figures were measured with
   std::optional<double> read_bytes_per_second;  // of memory, by all threads together
-  std::optional<double> fma_flop_per_second;    // not measured by the benchmarks that are here
-  std::optional<double> amx_flop_per_second;    // likewise
+  std::optional<double> fma_flop_per_second;    // fp32, of all threads together
+  std::optional<double> amx_flop_per_second;    // products of bf16 tiles, likewise
 };
 
 // "avx512", "avx2", "sse2", or "portable" on a processor of another kind.

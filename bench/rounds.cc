@@ -4,6 +4,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <ctime>
 #include <thread>
 
 #include "emblema/contract/check.h"
@@ -39,6 +40,12 @@ Result<std::vector<std::vector<double>>> run_rounds(const std::vector<Subject>& 
 double now_seconds() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
+}
+
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t)>& work) {

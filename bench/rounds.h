@@ -36,6 +36,10 @@ Result<std::vector<std::vector<double>>> run_rounds(const std::vector<Subject>& 
 // Seconds from some fixed moment; never goes back.
 double now_seconds();
 
+// Seconds of processor time that the calling thread has had: what others run meanwhile on a busy
+// machine is left out.
+double thread_seconds();
+
 // Runs work(0) .. work(threads - 1), one thread each, started together; waits for all of them and
 // gives back the seconds from the start to the last end. REQUIRES: threads > 0.
 double run_threads(std::uint32_t threads, const std::function<void(std::uint32_t)>& work);

@@ -58,6 +58,15 @@ TEST(Threads, EachRunsOnceAndAllAreWaitedFor) {
   }
 }
 
+TEST(Clocks, AThreadHasNoMoreTimeThanThereIs) {
+  const double wall = now_seconds();
+  const double own = thread_seconds();
+  while (thread_seconds() - own < 1e-3) continue;
+  const double had = thread_seconds() - own;
+  EXPECT_GE(had, 1e-3);
+  EXPECT_GE(now_seconds() - wall, had - 1e-4);
+}
+
 TEST(ReadAll, DependsOnEveryByteAtEveryLength) {
   for (std::size_t size = 0; size < 200; ++size) {
     std::vector<std::byte> bytes(size);

@@ -2,16 +2,23 @@
 
 #include <fmt/format.h>
 
+#include "apps/cli/counts.h"
 #include "apps/cli/json_output.h"
+#include "emblema/contract/bytes.h"
 #include "emblema/report/table.h"
 
 namespace emblema {
 namespace {
 
+// "747", "15.8", "1.58". fmt's own three digits are "747.0" in some versions.
+std::string three_digits(double value) {
+  return fmt::format("{:.{}f}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+}
+
 // Three digits and a unit: "747 us", "1.58 us".
 std::string seconds_in_words(double seconds) {
   for (const auto& [unit, size] : {std::pair("s", 1.0), {"ms", 1e-3}, {"us", 1e-6}}) {
-    if (seconds >= size) return fmt::format("{:#.3g} {}", seconds / size, unit);
+    if (seconds >= size) return fmt::format("{} {}", three_digits(seconds / size), unit);
   }
   return fmt::format("{:.0f} ns", seconds * 1e9);
 }
@@ -24,15 +31,35 @@ std::string rate_in_words(const bench::Figure& figure) {
   return "";
 }
 
-std::string bound_in_words(const bench::Figure& figure) {
-  if (figure.fraction_of_bound) {
-    return fmt::format("{:.2f} of {}", *figure.fraction_of_bound, figure.bound);
-  }
+std::string ratios_in_words(const bench::Figure& figure) {
   std::string words;
   for (const auto& [name, ratio] : figure.versus) {
     words += fmt::format("{}{:.2f} x {}", words.empty() ? "" : ", ", ratio, name);
   }
   return words;
+}
+
+std::string bound_in_words(const bench::Figure& figure) {
+  if (figure.fraction_of_bound) {
+    return fmt::format("{:.2f} of {}", *figure.fraction_of_bound, figure.bound);
+  }
+  return ratios_in_words(figure);
+}
+
+// "1.07 TFLOP/s", "38.4 GB/s".
+std::string large_rate(const std::optional<double>& rate, std::string_view unit) {
+  if (!rate) return "";
+  for (const auto& [prefix, size] : {std::pair("T", 1e12), {"G", 1e9}, {"M", 1e6}, {"k", 1e3}}) {
+    if (*rate >= size) return fmt::format("{} {}{}", three_digits(*rate / size), prefix, unit);
+  }
+  return fmt::format("{:.0f} {}", *rate, unit);
+}
+
+std::string tokens_per_second_in_words(const bench::Figure& figure) {
+  if (!figure.tokens_per_second) return "";
+  return fmt::format("{:.0f} {}, {:.0f} {}", *figure.tokens_per_second, figure.form,
+                     figure.other_form_tokens_per_second.value_or(0),
+                     figure.form == "absorbed" ? "expanded" : "absorbed");
 }
 
 void optional_field(std::string_view name, const std::optional<double>& value, JsonOutput* json) {
@@ -61,12 +88,18 @@ void add_figure(const bench::Figure& figure, JsonOutput* json) {
   optional_field("lock_held_p50_seconds", figure.lock_held_p50_seconds, json);
   optional_field("lock_held_p99_seconds", figure.lock_held_p99_seconds, json);
   optional_field("lock_held_max_seconds", figure.lock_held_max_seconds, json);
+  json->field("context_tokens", figure.context_tokens);
+  json->field("query_tokens", figure.query_tokens);
+  optional_field("cold_bytes", figure.cold_bytes, json);
+  optional_field("read_bytes_per_second", figure.read_bytes_per_second, json);
+  json->field("form", figure.form);
+  optional_field("tokens_per_second", figure.tokens_per_second, json);
+  optional_field("other_form_tokens_per_second", figure.other_form_tokens_per_second, json);
   json->end_object();
 }
 
-}  // namespace
-
-std::string bench_text(const bench::Report& report, bool color) {
+// Bookkeeping and hashing.
+std::string block_table(const std::vector<bench::Figure>& figures, bool color) {
   Table table({{"figure"},
                {"blocks", Align::kRight},
                {"threads", Align::kRight},
@@ -78,17 +111,73 @@ std::string bench_text(const bench::Report& report, bool color) {
   const auto held = [](const std::optional<double>& seconds) {
     return seconds ? seconds_in_words(*seconds) : std::string();
   };
-  for (const bench::Figure& figure : report.figures) {
+  for (const bench::Figure& figure : figures) {
     table.add_row({figure.name, figure.blocks ? fmt::format("{}", *figure.blocks) : "",
                    fmt::format("{}", figure.threads), seconds_in_words(figure.seconds),
                    rate_in_words(figure), bound_in_words(figure),
                    held(figure.lock_held_p99_seconds), held(figure.lock_held_max_seconds)});
   }
-  std::string text = table.to_text({.color = color});
-  if (report.machine.read_bytes_per_second) {
-    text += fmt::format("\nThis machine: {}; one thread reads memory at {:.2f} GB/s.\n",
-                        report.machine.isa, *report.machine.read_bytes_per_second / 1e9);
+  return table.to_text({.color = color});
+}
+
+std::string attention_table(const std::vector<bench::Figure>& figures, bool color) {
+  Table table({{"figure"},
+               {"context", Align::kRight},
+               {"queries", Align::kRight},
+               {"isa"},
+               {"threads", Align::kRight},
+               {"time", Align::kRight},
+               {"computes", Align::kRight},
+               {"rows", Align::kRight},
+               {"of the bound", Align::kRight},
+               {"faster than"},
+               {"tokens/s"}});
+  for (const bench::Figure& figure : figures) {
+    table.add_row({figure.name, tokens_in_words(figure.context_tokens.value_or(0)),
+                   format_count(figure.query_tokens.value_or(0)), figure.isa,
+                   fmt::format("{}", figure.threads), seconds_in_words(figure.seconds),
+                   large_rate(figure.flop_per_second, "FLOP/s"),
+                   large_rate(figure.bytes_per_second, "B/s"),
+                   fmt::format("{:.2f} {}", figure.fraction_of_bound.value_or(0), figure.bound),
+                   ratios_in_words(figure), tokens_per_second_in_words(figure)});
   }
+  return table.to_text({.color = color});
+}
+
+std::string machine_in_words(const bench::Machine& machine) {
+  std::string words = std::string(machine.isa);
+  const bool is_one = machine.threads == 1 || !machine.fma_flop_per_second;  // hash: always one
+  if (machine.read_bytes_per_second) {
+    words +=
+        fmt::format("; {} memory at {:.2f} GB/s",
+                    is_one ? "one thread reads" : fmt::format("{} threads read", machine.threads),
+                    *machine.read_bytes_per_second / 1e9);
+  }
+  if (machine.fma_flop_per_second) {
+    words += fmt::format("; fp32 {}", large_rate(machine.fma_flop_per_second, "FLOP/s"));
+  }
+  if (machine.amx_flop_per_second) {
+    words += fmt::format("; bf16 tiles {}", large_rate(machine.amx_flop_per_second, "FLOP/s"));
+  }
+  return words;
+}
+
+}  // namespace
+
+std::string bench_text(const bench::Report& report, bool color) {
+  std::vector<bench::Figure> attention = report.figures;
+  std::erase_if(attention, [](const bench::Figure& figure) { return !figure.context_tokens; });
+  std::vector<bench::Figure> blocks = report.figures;
+  std::erase_if(blocks, [](const bench::Figure& figure) { return !!figure.context_tokens; });
+  std::string text;
+  if (!blocks.empty()) text += block_table(blocks, color);
+  if (!attention.empty()) {
+    text += fmt::format("{}{}", text.empty() ? "" : "\n", attention_table(attention, color));
+  }
+  if (report.machine.read_bytes_per_second) {
+    text += fmt::format("\nThis machine: {}.\n", machine_in_words(report.machine));
+  }
+  for (const std::string& note : report.notes) text += note + "\n";
   return text;
 }
 
@@ -105,6 +194,9 @@ std::string bench_json(const bench::Report& report) {
   json.end_object();
   json.key("results").begin_array();
   for (const bench::Figure& figure : report.figures) add_figure(figure, &json);
+  json.end_array();
+  json.key("notes").begin_array();
+  for (const std::string& note : report.notes) json.value(note);
   json.end_array();
   json.end_object();
   return json.text();

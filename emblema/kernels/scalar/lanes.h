@@ -73,7 +73,7 @@ struct ScalarLanes {
     Vector v{};
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       std::uint16_t stored;
-      std::memcpy(&stored, from + lane * 2, 2);
+      std::memcpy(&stored, from + std::size_t{lane} * 2, 2);
       v[lane] = kDecode(stored);
     }
     return v;

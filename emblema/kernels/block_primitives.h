@@ -134,6 +134,10 @@ struct BlockPrimitives {
   void (*accumulate_rows)(const AccumulateTask& task);
   void (*read_out)(const TileWidths& widths, const std::byte* out, std::uint32_t query_count,
                    std::uint32_t query, float* to);
+
+  // Rows are summed up in groups of so many, counted from the block's first: blocks begin where
+  // groups do, whatever their queries see.
+  std::uint32_t row_step = 1;
 };
 
 // The table of an instruction set that check_isa allows, for rows of this storage: amx gives

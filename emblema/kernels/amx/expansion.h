@@ -13,7 +13,7 @@
 namespace emblema::amx_kernels {
 
 inline std::size_t matrix_bytes(std::uint32_t outputs, std::uint32_t inputs) {
-  return parts_of(outputs, kTileRows) * parts_of(inputs, kStep) * kTileBytes;
+  return parts_of(outputs, kTileRows) * (parts_of(inputs, kStep) * kTileBytes);
 }
 
 inline void pack_matrix(const float* matrix, std::uint32_t outputs, std::uint32_t inputs,
@@ -37,7 +37,7 @@ struct NoWork {
 inline void store_products(const float* products, std::uint32_t count, std::ptrdiff_t stride,
                            std::byte* to) {
   for (std::uint32_t r = 0; r < kTileRows; ++r, to += stride) {
-    const __m512 numbers = _mm512_load_ps(products + r * kTileRows);
+    const __m512 numbers = _mm512_load_ps(products + std::size_t{r} * kTileRows);
     const auto rounded = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(numbers));
     _mm256_mask_storeu_epi16(to, first_lanes(count), rounded);
   }
@@ -57,7 +57,7 @@ inline void expand_groups(const RowOperands& rows, const std::byte* matrix, std:
     for (std::uint32_t column = 0; column < 2 && o.columns[column] != nullptr; ++column) {
       const std::uint32_t at = first + column * kTileRows;
       for (std::uint32_t group = 0; group < 2 && o.rows[group] != nullptr; ++group) {
-        store_products(products + (2 * column + group) * kTileFloats,
+        store_products(products + std::size_t{2 * column + group} * kTileFloats,
                        std::min(kTileRows, outputs - at), stride,
                        to[group] + at * sizeof(std::uint16_t));
       }
@@ -99,7 +99,7 @@ inline void expand_rows(const ExpandTask& task) {
       o.rows[i] = latents.groups[group].keys;
       o.strides[i] = latents.groups[group].stride;
       expanded.groups[group] = copied_group(copy, task.to, group);
-      keys[i] = copies_of(task.to) + group * kTileRows * copy.stride;
+      keys[i] = copies_of(task.to) + group * (kTileRows * copy.stride);
       values[i] = keys[i] + copy.value_at;
       finish_expanded_group(task, latents.groups[group], copy, keys[i]);
     }

@@ -60,7 +60,7 @@ inline std::size_t row_bytes(const TileWidths& w) {
 
 // Row groups of the copies themselves.
 inline RowGroup copied_group(const CopyLayout& copy, std::byte* memory, std::uint32_t group) {
-  const std::byte* at = copies_of(memory) + group * kTileRows * copy.stride;
+  const std::byte* at = copies_of(memory) + group * (kTileRows * copy.stride);
   return {at, at + copy.value_at, static_cast<std::ptrdiff_t>(copy.stride)};
 }
 

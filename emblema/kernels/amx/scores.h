@@ -14,11 +14,11 @@
 namespace emblema::amx_kernels {
 
 inline std::size_t query_bytes(const TileWidths& w, std::uint32_t query_count) {
-  return parts_of(query_count, kTileRows) * parts_of(w.key_dim, kStep) * kTileBytes;
+  return parts_of(query_count, kTileRows) * (parts_of(w.key_dim, kStep) * kTileBytes);
 }
 
 inline std::size_t weight_bytes(std::uint32_t query_count) {
-  return parts_of(query_count, kTileRows) * kPieces * kTileBytes;
+  return parts_of(query_count, kTileRows) * (kPieces * kTileBytes);
 }
 
 // [16 queries][step][16 pairs of numbers][16 queries]
@@ -33,12 +33,12 @@ inline void pack_queries(const TileWidths& w, const float* const* queries,
 class Weigher {
  public:
   explicit Weigher(const WeighTask& task)
-      : task_(task),
+      : logits_(task, rows_of(task.rows)),
+        task_(task),
         rows_(rows_of(task.rows)),
-        logits_(task, rows_),
+        prefetch_(task.prefetch),
         steps_(parts_of(task.widths.key_dim, kStep)),
-        tiles_(parts_of(task.query_count, kTileRows)),
-        prefetch_(task.prefetch) {}
+        tiles_(parts_of(task.query_count, kTileRows)) {}
 
   void run();
   // Between two products.
@@ -54,7 +54,9 @@ class Weigher {
     std::uint32_t tile = 0;
     std::uint32_t tiles = 0;  // of queries
     const float* scores = nullptr;
-    const float* scores_of(std::uint32_t t) const { return scores + t * 2 * kTileFloats; }
+    const float* scores_of(std::uint32_t t) const {
+      return scores + std::size_t{t} * 2 * kTileFloats;
+    }
   };
   static constexpr std::uint32_t kUnits = 4;  // of four pairs of rows, for each tile of queries
 
@@ -63,14 +65,14 @@ class Weigher {
   void end_piece();
   void multiply(const Piece& piece, float* scores);
 
+  QueryLanes lanes_[kChunkQueries / kTileRows];
+  Logits logits_;
   const WeighTask& task_;
   const Rows& rows_;
-  Logits logits_;
+  RowPrefetch prefetch_;
+  Piece piece_;  // being weighed
   std::uint32_t steps_;
   std::uint32_t tiles_;
-  RowPrefetch prefetch_;
-  QueryLanes lanes_[kChunkQueries / kTileRows];
-  Piece piece_;  // being weighed
   std::uint32_t unit_ = 0;
   std::uint32_t units_ = 0;
   std::uint32_t units_per_step_ = 0;

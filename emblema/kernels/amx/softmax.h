@@ -91,7 +91,7 @@ inline void QueryLanes::begin(const WeighTask& task, std::uint32_t first) {
   set_top(_mm512_loadu_ps(task.top + first));
   sum_ = _mm512_setzero_ps();
   correction_ = _mm512_set1_ps(1.0F);
-  weights_ = task.weights + first / kTileRows * kPieces * kTileBytes;
+  weights_ = task.weights + first / kTileRows * (kPieces * kTileBytes);
   alignas(64) std::uint32_t firsts[kTileRows] = {};
   alignas(64) std::uint32_t ends[kTileRows] = {};
   lowest_ = kBlockRows;
@@ -131,7 +131,7 @@ inline void QueryLanes::weigh_pairs(const Logits& logits, const float* scores, s
 #pragma GCC unroll 2
     for (std::uint32_t half = 0; half < 2; ++half) {
       const std::uint32_t row = half * kTileRows + first_pair + i;
-      __m512 z = logits.of(_mm512_load_ps(scores + row * kTileRows));
+      __m512 z = logits.of(_mm512_load_ps(scores + std::size_t{row} * kTileRows));
       if (is_masked) z = masked_logit(z, piece * kStep + row);
       seen = _mm512_max_ps(z, seen);  // in this order a NaN is passed over
       weights[half] = vector_kernels::exp2_of<TileLanes>(_mm512_sub_ps(z, origin_));

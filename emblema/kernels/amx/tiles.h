@@ -12,8 +12,8 @@
 namespace emblema::amx_kernels {
 
 inline constexpr std::uint32_t kTileRows = 16;
-inline constexpr std::uint32_t kStep = 32;  // bf16 numbers that one product sums up
-inline constexpr std::size_t kTileStride = 64;
+inline constexpr std::uint32_t kStep = 32;      // bf16 numbers that one product sums up
+inline constexpr std::size_t kTileStride = 64;  // bytes from one row of a tile to the next
 inline constexpr std::size_t kTileBytes = kTileRows * kTileStride;
 inline constexpr std::uint32_t kTileFloats = kTileBytes / sizeof(float);
 
@@ -83,8 +83,8 @@ inline void multiply_rows(const RowOperands& o, std::uint32_t steps, Work& work,
   _tile_stored(0, products, kTileStride);
   if constexpr (kTwoGroups) _tile_stored(1, products + kTileFloats, kTileStride);
   if constexpr (kTwoColumns) {
-    _tile_stored(2, products + 2 * kTileFloats, kTileStride);
-    if constexpr (kTwoGroups) _tile_stored(3, products + 3 * kTileFloats, kTileStride);
+    _tile_stored(2, products + std::size_t{2} * kTileFloats, kTileStride);
+    if constexpr (kTwoGroups) _tile_stored(3, products + std::size_t{3} * kTileFloats, kTileStride);
   }
   order_memory();
 }

@@ -16,8 +16,11 @@
 
 namespace emblema::amx_kernels {
 
+inline constexpr std::size_t kOutBytes = 2 * kTileBytes;  // of 16 queries and 32 columns
+inline constexpr std::size_t kSliceBytes = kPieces * kOutBytes;
+
 inline std::size_t out_bytes(const TileWidths& w, std::uint32_t query_count) {
-  return parts_of(w.value_dim, kStep) * parts_of(query_count, kTileRows) * 2 * kTileBytes;
+  return parts_of(w.value_dim, kStep) * (parts_of(query_count, kTileRows) * kOutBytes);
 }
 
 // Where column c of a slice lies: half, then column of it. The low four of each eight columns are
@@ -73,7 +76,7 @@ class SlicePacker {
     const std::uint32_t row = piece_ * kStep + pair_;
     const __m512i even = load(row);
     const __m512i odd = load(row + kTileRows);
-    std::byte* at = to_ + (piece_ - first_piece()) * 2 * kTileBytes + pair_ * kTileStride;
+    std::byte* at = to_ + (piece_ - first_piece()) * kOutBytes + pair_ * kTileStride;
     _mm512_store_si512(at, _mm512_unpacklo_epi16(even, odd));
     _mm512_store_si512(at + kTileBytes, _mm512_unpackhi_epi16(even, odd));
     if (++pair_ == kTileRows) {
@@ -149,9 +152,9 @@ inline void Accumulator::multiply_tiles(std::uint32_t tile, const std::byte* val
   }
   for (std::uint32_t p = 0; p < packer_.pieces(); ++p) {
     _tile_stream_loadd(4, weights + p * kTileBytes, kTileStride);
-    _tile_loadd(6, values + 2 * p * kTileBytes, kTileStride);
+    _tile_loadd(6, values + p * kOutBytes, kTileStride);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, values + (2 * p + 1) * kTileBytes, kTileStride);
+    _tile_loadd(7, values + p * kOutBytes + kTileBytes, kTileStride);
     _tile_dpbf16ps(1, 4, 7);
     if constexpr (kTwoTiles) {
       _tile_stream_loadd(5, more_weights + p * kTileBytes, kTileStride);
@@ -176,7 +179,7 @@ inline void Accumulator::multiply_tiles(std::uint32_t tile, const std::byte* val
   const std::uint32_t end = std::min((tile + (kTwoTiles ? 2 : 1)) * kTileRows, task_.end_query);
   for (std::uint32_t q = first; q < end; ++q) {
     const std::uint32_t at = q - tile * kTileRows;
-    const std::size_t row = at / kTileRows * 2 * kTileBytes + at % kTileRows * kTileStride;
+    const std::size_t row = at / kTileRows * kOutBytes + at % kTileRows * kTileStride;
     std::memcpy(out + row, part + row, kTileStride);
     std::memcpy(out + row + kTileBytes, part + row + kTileBytes, kTileStride);
   }
@@ -184,10 +187,10 @@ inline void Accumulator::multiply_tiles(std::uint32_t tile, const std::byte* val
 
 inline void Accumulator::multiply_slice(std::uint32_t slice, const std::byte* values) {
   const std::size_t tiles = parts_of(task_.query_count, kTileRows);
-  std::byte* out = task_.out + slice * tiles * 2 * kTileBytes;
+  std::byte* out = task_.out + slice * tiles * kOutBytes;
   const std::uint32_t end = parts_of(task_.end_query, kTileRows);
   for (std::uint32_t tile = task_.first_query / kTileRows; tile < end; tile += 2) {
-    std::byte* at = out + std::size_t{tile} * 2 * kTileBytes;
+    std::byte* at = out + tile * kOutBytes;
     if (tile + 1 < end) {
       multiply_tiles<true>(tile, values, at);
     } else {
@@ -197,7 +200,7 @@ inline void Accumulator::multiply_slice(std::uint32_t slice, const std::byte* va
 }
 
 inline void Accumulator::run() {
-  alignas(64) std::byte slices[2][kPieces * 2 * kTileBytes];
+  alignas(64) std::byte slices[2][kSliceBytes];
   // Behind the chunk's last query a tile holds nobody's.
   whole_end_ = task_.end_query == task_.query_count
                    ? parts_of(task_.end_query, kTileRows) * kTileRows

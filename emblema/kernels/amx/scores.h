@@ -121,6 +121,7 @@ inline void Weigher::run() {
   alignas(64) float scores[2][4 * kTileFloats];
   const std::uint32_t pieces = parts_of(task_.row_count, kStep);
   prefetch_.spread(std::uint64_t{parts_of(tiles_, 2)} * pieces * steps_);
+  prefetch_.in_streams = true;
   for (std::uint32_t tile = 0; tile < tiles_; ++tile) {
     lanes_[tile].begin(task_, tile * kTileRows);
   }

@@ -33,9 +33,11 @@ struct Logits {
         value_scale(_mm512_set1_ps(rows.value_scale)),
         is_capped(task.softcap > 0.0F) {}
 
+  template <bool kCapped>
   __m512 of(__m512 score) const {
     const __m512 z = _mm512_mul_ps(score, factor);
-    return is_capped ? _mm512_mul_ps(vector_kernels::tanh_of<TileLanes>(z), cap) : z;
+    if constexpr (!kCapped) return z;
+    return _mm512_mul_ps(vector_kernels::tanh_of<TileLanes>(z), cap);
   }
 };
 
@@ -49,7 +51,10 @@ class QueryLanes {
   }
   // Rows t and 16 + t of the piece, for t from `first_pair` on, four pairs.
   void weigh_pairs(const Logits& logits, const float* scores, std::uint32_t piece,
-                   std::uint32_t first_pair);
+                   std::uint32_t first_pair) {
+    if (logits.is_capped) return weigh_pairs_as<true>(logits, scores, piece, first_pair);
+    weigh_pairs_as<false>(logits, scores, piece, first_pair);
+  }
   void end_piece(const Logits& logits, const float* scores, std::uint32_t piece);
   void end(const WeighTask& task, std::uint32_t first) const;
 
@@ -60,6 +65,9 @@ class QueryLanes {
  private:
   static __m512 nothing() { return _mm512_set1_ps(-__builtin_inff()); }
   void set_top(__m512 top);
+  template <bool kCapped>
+  void weigh_pairs_as(const Logits& logits, const float* scores, std::uint32_t piece,
+                      std::uint32_t first_pair);
   __m512 masked_logit(__m512 logit, std::uint32_t row) const;
   void move_origin(std::uint32_t piece);
 
@@ -119,8 +127,12 @@ inline __m512 QueryLanes::masked_logit(__m512 logit, std::uint32_t row) const {
   return _mm512_mask_blend_ps(sees, nothing(), logit);
 }
 
-inline void QueryLanes::weigh_pairs(const Logits& logits, const float* scores, std::uint32_t piece,
-                                    std::uint32_t first_pair) {
+// Not inlined: one copy stays in the instruction cache, whichever products it is woven into.
+template <bool kCapped>
+__attribute__((noinline)) inline void QueryLanes::weigh_pairs_as(const Logits& logits,
+                                                                 const float* scores,
+                                                                 std::uint32_t piece,
+                                                                 std::uint32_t first_pair) {
   const bool is_masked = piece * kStep < whole_begin_ || (piece + 1) * kStep > whole_end_;
   __m512 seen = seen_;
   __m512 sum = piece_sum_;
@@ -131,7 +143,7 @@ inline void QueryLanes::weigh_pairs(const Logits& logits, const float* scores, s
 #pragma GCC unroll 2
     for (std::uint32_t half = 0; half < 2; ++half) {
       const std::uint32_t row = half * kTileRows + first_pair + i;
-      __m512 z = logits.of(_mm512_load_ps(scores + std::size_t{row} * kTileRows));
+      __m512 z = logits.of<kCapped>(_mm512_load_ps(scores + std::size_t{row} * kTileRows));
       if (is_masked) z = masked_logit(z, piece * kStep + row);
       seen = _mm512_max_ps(z, seen);  // in this order a NaN is passed over
       weights[half] = vector_kernels::exp2_of<TileLanes>(_mm512_sub_ps(z, origin_));

@@ -109,6 +109,7 @@ class Accumulator {
   void multiply_slice(std::uint32_t slice, const std::byte* values);
   template <bool kTwoTiles>
   void multiply_tiles(std::uint32_t tile, const std::byte* values, std::byte* out);
+  void find_corrections();
   void correct(std::uint32_t tile, std::byte* out) const;
   bool is_whole(std::uint32_t tile) const {
     return tile * kTileRows >= task_.first_query && (tile + 1) * kTileRows <= whole_end_;
@@ -117,12 +118,20 @@ class Accumulator {
   const AccumulateTask& task_;
   SlicePacker packer_;
   RowPrefetch prefetch_;
+  std::uint32_t corrected_ = 0;  // bits: tiles of queries that a correction changes
   std::uint32_t pairs_per_step_ = 0;
   std::uint32_t whole_end_ = 0;  // queries up to here may be written in whole tiles
 };
 
+inline void Accumulator::find_corrections() {
+  for (std::uint32_t q = task_.first_query; q < task_.end_query; ++q) {
+    if (task_.corrections[q] != 1.0F) corrected_ |= 1U << q / kTileRows;
+  }
+}
+
 // Multiplies the out rows of a tile's queries, where that changes them.
 inline void Accumulator::correct(std::uint32_t tile, std::byte* out) const {
+  if ((corrected_ >> tile & 1U) == 0) return;
   const std::uint32_t first = std::max(tile * kTileRows, task_.first_query);
   const std::uint32_t end = std::min((tile + 1) * kTileRows, task_.end_query);
   for (std::uint32_t q = first; q < end; ++q) {
@@ -209,7 +218,9 @@ inline void Accumulator::run() {
   const std::uint32_t tiles = parts_of(task_.end_query, kTileRows) - task_.first_query / kTileRows;
   const std::uint32_t steps = parts_of(tiles, 2) * packer_.pieces();
   prefetch_.spread(std::uint64_t{slice_count} * steps);
+  prefetch_.in_streams = true;
   pairs_per_step_ = parts_of(packer_.pieces() * kTileRows, steps);
+  find_corrections();
   const TileSession session;
   packer_.begin(0, slices[0]);
   packer_.finish();

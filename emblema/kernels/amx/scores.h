@@ -44,7 +44,7 @@ class Weigher {
   // Between two products.
   void step() {
     prefetch_.step();
-    for (std::uint32_t i = 0; i < units_per_step_; ++i) weigh_unit();
+    for (units_due_ += units_; units_due_ >= steps_; units_due_ -= steps_) weigh_unit();
   }
 
  private:
@@ -75,14 +75,14 @@ class Weigher {
   std::uint32_t tiles_;
   std::uint32_t unit_ = 0;
   std::uint32_t units_ = 0;
-  std::uint32_t units_per_step_ = 0;
+  std::uint32_t units_due_ = 0;  // in parts of a step: units are spread evenly over the steps
 };
 
 inline void Weigher::begin_piece(const Piece& piece) {
   piece_ = piece;
   unit_ = 0;
   units_ = piece.tiles * kUnits;
-  units_per_step_ = parts_of(units_, steps_);
+  units_due_ = 0;
   for (std::uint32_t t = 0; t < piece.tiles; ++t) lanes_[piece.tile + t].begin_piece();
 }
 
@@ -99,7 +99,7 @@ inline void Weigher::end_piece() {
   for (std::uint32_t t = 0; t < piece_.tiles; ++t) {
     lanes_[piece_.tile + t].end_piece(logits_, piece_.scores_of(t), piece_.index);
   }
-  units_ = unit_ = units_per_step_ = 0;
+  units_ = unit_ = 0;
   piece_.tiles = 0;
 }
 

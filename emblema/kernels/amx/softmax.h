@@ -19,6 +19,20 @@ inline constexpr float kSlack = 20.0F;
 inline constexpr float kLog2E = 1.44269504088896340736F;
 inline constexpr float kLn2 = 0.69314718055994530942F;
 
+// 2^x, within 2e-7 of itself; 1 at 0, 0 far below and at -infinity, NaN for NaN. (The vector
+// kernels' rounds to nearest instead: there x is split by words that AVX2 has too.)
+inline __m512 power_of_two(__m512 x) {
+  const __m512 part = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  // 1 + part q(part), q of degree 4 with the least relative error on [0, 1]: 8.3e-8.
+  __m512 power = _mm512_set1_ps(0x1.e974fap-10F);
+  power = _mm512_fmadd_ps(power, part, _mm512_set1_ps(0x1.277856p-7F));
+  power = _mm512_fmadd_ps(power, part, _mm512_set1_ps(0x1.c91ce6p-5F));
+  power = _mm512_fmadd_ps(power, part, _mm512_set1_ps(0x1.ebdb56p-3F));
+  power = _mm512_fmadd_ps(power, part, _mm512_set1_ps(0x1.62e4bap-1F));
+  power = _mm512_fmadd_ps(power, part, _mm512_set1_ps(1.0F));
+  return _mm512_scalef_ps(power, x);  // takes the whole part of x itself
+}
+
 // Scores -> logits in units of log2.
 struct Logits {
   __m512 factor;
@@ -65,9 +79,10 @@ class QueryLanes {
  private:
   static __m512 nothing() { return _mm512_set1_ps(-__builtin_inff()); }
   void set_top(__m512 top);
+  // Not inlined: one copy stays in the instruction cache, whichever products it is woven into.
   template <bool kCapped>
-  void weigh_pairs_as(const Logits& logits, const float* scores, std::uint32_t piece,
-                      std::uint32_t first_pair);
+  __attribute__((noinline)) void weigh_pairs_as(const Logits& logits, const float* scores,
+                                                std::uint32_t piece, std::uint32_t first_pair);
   __m512 masked_logit(__m512 logit, std::uint32_t row) const;
   void move_origin(std::uint32_t piece);
 
@@ -127,12 +142,9 @@ inline __m512 QueryLanes::masked_logit(__m512 logit, std::uint32_t row) const {
   return _mm512_mask_blend_ps(sees, nothing(), logit);
 }
 
-// Not inlined: one copy stays in the instruction cache, whichever products it is woven into.
 template <bool kCapped>
-__attribute__((noinline)) inline void QueryLanes::weigh_pairs_as(const Logits& logits,
-                                                                 const float* scores,
-                                                                 std::uint32_t piece,
-                                                                 std::uint32_t first_pair) {
+void QueryLanes::weigh_pairs_as(const Logits& logits, const float* scores, std::uint32_t piece,
+                                std::uint32_t first_pair) {
   const bool is_masked = piece * kStep < whole_begin_ || (piece + 1) * kStep > whole_end_;
   __m512 seen = seen_;
   __m512 sum = piece_sum_;
@@ -146,7 +158,7 @@ __attribute__((noinline)) inline void QueryLanes::weigh_pairs_as(const Logits& l
       __m512 z = logits.of<kCapped>(_mm512_load_ps(scores + std::size_t{row} * kTileRows));
       if (is_masked) z = masked_logit(z, piece * kStep + row);
       seen = _mm512_max_ps(z, seen);  // in this order a NaN is passed over
-      weights[half] = vector_kernels::exp2_of<TileLanes>(_mm512_sub_ps(z, origin_));
+      weights[half] = power_of_two(_mm512_sub_ps(z, origin_));
       sum = _mm512_add_ps(sum, weights[half]);
       weights[half] = _mm512_mul_ps(weights[half], logits.value_scale);
     }

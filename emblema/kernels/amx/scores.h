@@ -7,6 +7,7 @@
 #pragma once
 
 #include "emblema/kernels/amx/packing.h"
+#include "emblema/kernels/amx/prefetch.h"
 #include "emblema/kernels/amx/rows.h"
 #include "emblema/kernels/amx/softmax.h"
 #include "emblema/kernels/amx/tiles.h"
@@ -36,9 +37,10 @@ class Weigher {
       : logits_(task, rows_of(task.rows)),
         task_(task),
         rows_(rows_of(task.rows)),
-        prefetch_(task.prefetch),
         steps_(parts_of(task.widths.key_dim, kStep)),
-        tiles_(parts_of(task.query_count, kTileRows)) {}
+        tiles_(parts_of(task.query_count, kTileRows)),
+        pieces_(parts_of(task.row_count, kStep)),
+        prefetch_(task.prefetch, std::uint64_t{parts_of(tiles_, 2)} * pieces_ * steps_) {}
 
   void run();
   // Between two products.
@@ -69,12 +71,13 @@ class Weigher {
   Logits logits_;
   const WeighTask& task_;
   const Rows& rows_;
-  RowPrefetch prefetch_;
   Piece piece_;  // being weighed
   std::uint32_t steps_;
   std::uint32_t tiles_;
+  std::uint32_t pieces_;
   std::uint32_t unit_ = 0;
   std::uint32_t units_ = 0;
+  RowStreams prefetch_;
   std::uint32_t units_due_ = 0;  // in parts of a step: units are spread evenly over the steps
 };
 
@@ -119,9 +122,6 @@ inline void Weigher::multiply(const Piece& piece, float* scores) {
 
 inline void Weigher::run() {
   alignas(64) float scores[2][4 * kTileFloats];
-  const std::uint32_t pieces = parts_of(task_.row_count, kStep);
-  prefetch_.spread(std::uint64_t{parts_of(tiles_, 2)} * pieces * steps_);
-  prefetch_.in_streams = true;
   for (std::uint32_t tile = 0; tile < tiles_; ++tile) {
     lanes_[tile].begin(task_, tile * kTileRows);
   }

@@ -11,6 +11,7 @@
 // Included inside a region of the instruction set (isa_region.h), after what it needs.
 #pragma once
 
+#include "emblema/kernels/amx/prefetch.h"
 #include "emblema/kernels/amx/rows.h"
 #include "emblema/kernels/amx/tiles.h"
 
@@ -42,11 +43,13 @@ inline void read_out(const TileWidths& w, const std::byte* out, std::uint32_t qu
   }
 }
 
-// Packs slices of the values, a few pairs of rows at a call. Rows outside the task's come as zeros:
+// Packs slices of the values, four pairs of rows at a call. Rows outside the task's come as zeros:
 // 0 times what they hold might be NaN.
 class SlicePacker {
  public:
   explicit SlicePacker(const AccumulateTask& task) : task_(task), rows_(rows_of(task.rows)) {}
+
+  static constexpr std::uint32_t kUnits = kTileRows / 4;  // of a piece
 
   void begin(std::uint32_t slice, std::byte* to) {
     const std::uint32_t left = task_.widths.value_dim - slice * kStep;
@@ -56,56 +59,84 @@ class SlicePacker {
     piece_ = first_piece();
     pair_ = 0;
   }
-  void pack_pairs(std::uint32_t count) {
-    for (; count > 0 && piece_ < end_piece(); --count) pack_pair();
-  }
-  void finish() { pack_pairs(kBlockRows); }
+  bool is_done() const { return piece_ == end_piece(); }
+  void pack_unit();
 
   std::uint32_t first_piece() const { return task_.first_row / kStep; }
   std::uint32_t end_piece() const { return parts_of(task_.end_row, kStep); }
   std::uint32_t pieces() const { return end_piece() - first_piece(); }
 
  private:
-  __m512i load(std::uint32_t row) const {
-    if (row < task_.first_row || row >= task_.end_row) return _mm512_setzero_si512();
-    const RowGroup& group = rows_.groups[row / kTileRows];
-    return _mm512_maskz_loadu_epi16(columns_,
-                                    group.values + row % kTileRows * group.stride + offset_);
+  __m512i load(const RowGroup& group, std::uint32_t row) const {
+    return _mm512_maskz_loadu_epi16(columns_, group.values + row * group.stride + offset_);
   }
-  void pack_pair() {
-    const std::uint32_t row = piece_ * kStep + pair_;
-    const __m512i even = load(row);
-    const __m512i odd = load(row + kTileRows);
-    std::byte* at = to_ + (piece_ - first_piece()) * kOutBytes + pair_ * kTileStride;
-    _mm512_store_si512(at, _mm512_unpacklo_epi16(even, odd));
-    _mm512_store_si512(at + kTileBytes, _mm512_unpackhi_epi16(even, odd));
-    if (++pair_ == kTileRows) {
-      pair_ = 0;
-      ++piece_;
-    }
+  __m512i load_if_seen(std::uint32_t row) const {
+    if (row < task_.first_row || row >= task_.end_row) return _mm512_setzero_si512();
+    return load(rows_.groups[row / kTileRows], row % kTileRows);
+  }
+  static void store_pair(__m512i even, __m512i odd, std::byte* to) {
+    _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
+    _mm512_store_si512(to + kTileBytes, _mm512_unpackhi_epi16(even, odd));
   }
 
   const AccumulateTask& task_;
   const Rows& rows_;
-  __mmask32 columns_ = 0;
-  std::uint32_t offset_ = 0;
   std::byte* to_ = nullptr;
+  std::size_t offset_ = 0;
+  __mmask32 columns_ = 0;
   std::uint32_t piece_ = 0;
   std::uint32_t pair_ = 0;
 };
 
+inline void SlicePacker::pack_unit() {
+  if (is_done()) return;
+  const std::uint32_t row = piece_ * kStep;
+  std::byte* to = to_ + (piece_ - first_piece()) * kOutBytes + pair_ * kTileStride;
+  if (row >= task_.first_row && row + kStep <= task_.end_row) {
+    const RowGroup& even = rows_.groups[2 * piece_];
+    const RowGroup& odd = rows_.groups[2 * piece_ + 1];
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      store_pair(load(even, pair_ + i), load(odd, pair_ + i), to + i * kTileStride);
+    }
+  } else {
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const std::uint32_t first = row + pair_ + i;
+      store_pair(load_if_seen(first), load_if_seen(first + kTileRows), to + i * kTileStride);
+    }
+  }
+  pair_ += 4;
+  if (pair_ == kTileRows) {
+    pair_ = 0;
+    ++piece_;
+  }
+}
+
 class Accumulator {
  public:
   explicit Accumulator(const AccumulateTask& task)
-      : task_(task), packer_(task), prefetch_(task.prefetch) {}
+      : task_(task),
+        packer_(task),
+        slices_(parts_of(task.widths.value_dim, kStep)),
+        steps_(parts_of(parts_of(task.end_query, kTileRows) - task.first_query / kTileRows, 2) *
+               packer_.pieces()),
+        // Behind the chunk's last query a tile holds nobody's.
+        whole_end_(task.end_query == task.query_count
+                       ? parts_of(task.end_query, kTileRows) * kTileRows
+                       : task.end_query),
+        prefetch_(task.prefetch, std::uint64_t{slices_} * steps_) {}
   void run();
   // Between two products.
   void step() {
     prefetch_.step();
-    packer_.pack_pairs(pairs_per_step_);
+    units_due_ += packer_.pieces() * SlicePacker::kUnits;
+    for (; units_due_ >= steps_; units_due_ -= steps_) packer_.pack_unit();
   }
 
  private:
+  void finish_packing() {
+    while (!packer_.is_done()) packer_.pack_unit();
+  }
   void multiply_slice(std::uint32_t slice, const std::byte* values);
   template <bool kTwoTiles>
   void multiply_tiles(std::uint32_t tile, const std::byte* values, std::byte* out);
@@ -117,10 +148,12 @@ class Accumulator {
 
   const AccumulateTask& task_;
   SlicePacker packer_;
-  RowPrefetch prefetch_;
+  std::uint32_t slices_;
+  std::uint32_t steps_;          // of a slice
+  std::uint32_t whole_end_;      // queries up to here may be written in whole tiles
   std::uint32_t corrected_ = 0;  // bits: tiles of queries that a correction changes
-  std::uint32_t pairs_per_step_ = 0;
-  std::uint32_t whole_end_ = 0;  // queries up to here may be written in whole tiles
+  RowStreams prefetch_;
+  std::uint32_t units_due_ = 0;  // in parts of a step: packing is spread evenly over the steps
 };
 
 inline void Accumulator::find_corrections() {
@@ -210,24 +243,14 @@ inline void Accumulator::multiply_slice(std::uint32_t slice, const std::byte* va
 
 inline void Accumulator::run() {
   alignas(64) std::byte slices[2][kSliceBytes];
-  // Behind the chunk's last query a tile holds nobody's.
-  whole_end_ = task_.end_query == task_.query_count
-                   ? parts_of(task_.end_query, kTileRows) * kTileRows
-                   : task_.end_query;
-  const std::uint32_t slice_count = parts_of(task_.widths.value_dim, kStep);
-  const std::uint32_t tiles = parts_of(task_.end_query, kTileRows) - task_.first_query / kTileRows;
-  const std::uint32_t steps = parts_of(tiles, 2) * packer_.pieces();
-  prefetch_.spread(std::uint64_t{slice_count} * steps);
-  prefetch_.in_streams = true;
-  pairs_per_step_ = parts_of(packer_.pieces() * kTileRows, steps);
   find_corrections();
   const TileSession session;
   packer_.begin(0, slices[0]);
-  packer_.finish();
-  for (std::uint32_t slice = 0; slice < slice_count; ++slice) {
-    if (slice + 1 < slice_count) packer_.begin(slice + 1, slices[(slice + 1) % 2]);
+  finish_packing();
+  for (std::uint32_t slice = 0; slice < slices_; ++slice) {
+    if (slice + 1 < slices_) packer_.begin(slice + 1, slices[(slice + 1) % 2]);
     multiply_slice(slice, slices[slice % 2]);
-    packer_.finish();
+    finish_packing();
   }
 }
 

@@ -93,8 +93,8 @@ inline void SlicePacker::pack_unit() {
   const std::uint32_t row = piece_ * kStep;
   std::byte* to = to_ + (piece_ - first_piece()) * kOutBytes + pair_ * kTileStride;
   if (row >= task_.first_row && row + kStep <= task_.end_row) {
-    const RowGroup& even = rows_.groups[2 * piece_];
-    const RowGroup& odd = rows_.groups[2 * piece_ + 1];
+    const RowGroup& even = rows_.groups[row / kTileRows];
+    const RowGroup& odd = rows_.groups[row / kTileRows + 1];
 #pragma GCC unroll 4
     for (std::uint32_t i = 0; i < 4; ++i) {
       store_pair(load(even, pair_ + i), load(odd, pair_ + i), to + i * kTileStride);

@@ -13,21 +13,13 @@
 
 #include "emblema/kernels/amx/prefetch.h"
 #include "emblema/kernels/amx/rows.h"
+#include "emblema/kernels/amx/slices.h"
 #include "emblema/kernels/amx/tiles.h"
 
 namespace emblema::amx_kernels {
 
-inline constexpr std::size_t kOutBytes = 2 * kTileBytes;  // of 16 queries and 32 columns
-inline constexpr std::size_t kSliceBytes = kPieces * kOutBytes;
-
 inline std::size_t out_bytes(const TileWidths& w, std::uint32_t query_count) {
   return parts_of(w.value_dim, kStep) * (parts_of(query_count, kTileRows) * kOutBytes);
-}
-
-// Where column c of a slice lies: half, then column of it. The low four of each eight columns are
-// in the first half.
-constexpr std::uint32_t column_place(std::uint32_t c) {
-  return c / 4 % 2 * kTileRows + c / 8 * 4 + c % 4;
 }
 
 inline void read_out(const TileWidths& w, const std::byte* out, std::uint32_t query_count,
@@ -43,74 +35,23 @@ inline void read_out(const TileWidths& w, const std::byte* out, std::uint32_t qu
   }
 }
 
-// Packs slices of the values, four pairs of rows at a call. Rows outside the task's come as zeros:
-// 0 times what they hold might be NaN.
-class SlicePacker {
- public:
-  explicit SlicePacker(const AccumulateTask& task) : task_(task), rows_(rows_of(task.rows)) {}
+// Rows that one query or another sees, and those that all see.
+struct RaggedRows {
+  std::uint32_t first = kBlockRows;
+  std::uint32_t end = 0;
+  std::uint32_t whole_first = 0;
+  std::uint32_t whole_end = kBlockRows;
 
-  static constexpr std::uint32_t kUnits = kTileRows / 4;  // of a piece
-
-  void begin(std::uint32_t slice, std::byte* to) {
-    const std::uint32_t left = task_.widths.value_dim - slice * kStep;
-    columns_ = left >= kStep ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
-    offset_ = slice * kTileStride;
-    to_ = to;
-    piece_ = first_piece();
-    pair_ = 0;
+  void include(const AccumulateTask& task, std::uint32_t query) {
+    const std::uint32_t query_first = task.first_rows[query];
+    const std::uint32_t query_end = task.end_rows[query];
+    whole_first = std::max(whole_first, query_first);
+    whole_end = std::min(whole_end, query_end);
+    if (query_first == query_end) return;
+    first = std::min(first, query_first);
+    end = std::max(end, query_end);
   }
-  bool is_done() const { return piece_ == end_piece(); }
-  void pack_unit();
-
-  std::uint32_t first_piece() const { return task_.first_row / kStep; }
-  std::uint32_t end_piece() const { return parts_of(task_.end_row, kStep); }
-  std::uint32_t pieces() const { return end_piece() - first_piece(); }
-
- private:
-  __m512i load(const RowGroup& group, std::uint32_t row) const {
-    return _mm512_maskz_loadu_epi16(columns_, group.values + row * group.stride + offset_);
-  }
-  __m512i load_if_seen(std::uint32_t row) const {
-    if (row < task_.first_row || row >= task_.end_row) return _mm512_setzero_si512();
-    return load(rows_.groups[row / kTileRows], row % kTileRows);
-  }
-  static void store_pair(__m512i even, __m512i odd, std::byte* to) {
-    _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
-    _mm512_store_si512(to + kTileBytes, _mm512_unpackhi_epi16(even, odd));
-  }
-
-  const AccumulateTask& task_;
-  const Rows& rows_;
-  std::byte* to_ = nullptr;
-  std::size_t offset_ = 0;
-  __mmask32 columns_ = 0;
-  std::uint32_t piece_ = 0;
-  std::uint32_t pair_ = 0;
 };
-
-inline void SlicePacker::pack_unit() {
-  if (is_done()) return;
-  const std::uint32_t row = piece_ * kStep;
-  std::byte* to = to_ + (piece_ - first_piece()) * kOutBytes + pair_ * kTileStride;
-  if (row >= task_.first_row && row + kStep <= task_.end_row) {
-    const RowGroup& even = rows_.groups[row / kTileRows];
-    const RowGroup& odd = rows_.groups[row / kTileRows + 1];
-#pragma GCC unroll 4
-    for (std::uint32_t i = 0; i < 4; ++i) {
-      store_pair(load(even, pair_ + i), load(odd, pair_ + i), to + i * kTileStride);
-    }
-  } else {
-    for (std::uint32_t i = 0; i < 4; ++i) {
-      const std::uint32_t first = row + pair_ + i;
-      store_pair(load_if_seen(first), load_if_seen(first + kTileRows), to + i * kTileStride);
-    }
-  }
-  pair_ += 4;
-  if (pair_ == kTileRows) {
-    pair_ = 0;
-    ++piece_;
-  }
-}
 
 class Accumulator {
  public:
@@ -140,6 +81,12 @@ class Accumulator {
   void multiply_slice(std::uint32_t slice, const std::byte* values);
   template <bool kTwoTiles>
   void multiply_tiles(std::uint32_t tile, const std::byte* values, std::byte* out);
+  // Pieces that a pair of tiles of queries takes part in, counted from the task's first.
+  struct Pieces {
+    std::uint32_t first = 0;
+    std::uint32_t end = 0;
+  };
+  Pieces pieces_of(std::uint32_t tile) const;
   void find_corrections();
   void correct(std::uint32_t tile, std::byte* out) const;
   bool is_whole(std::uint32_t tile) const {
@@ -155,6 +102,17 @@ class Accumulator {
   RowStreams prefetch_;
   std::uint32_t units_due_ = 0;  // in parts of a step: packing is spread evenly over the steps
 };
+
+// As weigh_rows cut them: it left out pieces that none of a pair's queries sees.
+inline Accumulator::Pieces Accumulator::pieces_of(std::uint32_t tile) const {
+  if (task_.first_rows == nullptr) return {0, packer_.pieces()};
+  const std::uint32_t end = std::min((tile + 2) * kTileRows, task_.query_count);
+  RaggedRows rows;
+  for (std::uint32_t q = tile * kTileRows; q < end; ++q) rows.include(task_, q);
+  if (rows.first >= rows.end) return {};
+  return {rows.first / kStep - packer_.first_piece(),
+          parts_of(rows.end, kStep) - packer_.first_piece()};
+}
 
 inline void Accumulator::find_corrections() {
   for (std::uint32_t q = task_.first_query; q < task_.end_query; ++q) {
@@ -183,6 +141,7 @@ inline void Accumulator::multiply_tiles(std::uint32_t tile, const std::byte* val
                                         std::byte* out) {
   const std::byte* weights = task_.weights + (tile * kPieces + packer_.first_piece()) * kTileBytes;
   const std::byte* more_weights = weights + kPieces * kTileBytes;
+  const Pieces pieces = pieces_of(tile);
   correct(tile, out);
   if constexpr (kTwoTiles) correct(tile + 1, out + 2 * kTileBytes);
   order_memory();
@@ -192,7 +151,7 @@ inline void Accumulator::multiply_tiles(std::uint32_t tile, const std::byte* val
     _tile_loadd(2, out + 2 * kTileBytes, kTileStride);
     _tile_loadd(3, out + 3 * kTileBytes, kTileStride);
   }
-  for (std::uint32_t p = 0; p < packer_.pieces(); ++p) {
+  for (std::uint32_t p = pieces.first; p < pieces.end; ++p) {
     _tile_stream_loadd(4, weights + p * kTileBytes, kTileStride);
     _tile_loadd(6, values + p * kOutBytes, kTileStride);
     _tile_dpbf16ps(0, 4, 6);
@@ -254,8 +213,53 @@ inline void Accumulator::run() {
   }
 }
 
+inline bool has_finite_values(const AccumulateTask& task, std::uint32_t row) {
+  const RowGroup& group = rows_of(task.rows).groups[row / kTileRows];
+  const std::byte* at = group.values + row % kTileRows * group.stride;
+  const __m512i exponent = _mm512_set1_epi16(0x7f80);
+  for (std::uint32_t c = 0; c < task.widths.value_dim; c += kStep, at += kTileStride) {
+    const std::uint32_t left = task.widths.value_dim - c;
+    const __mmask32 columns = left >= kStep ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
+    const __m512i numbers = _mm512_maskz_loadu_epi16(columns, at);
+    if (_mm512_cmpeq_epi16_mask(_mm512_and_si512(numbers, exponent), exponent) != 0) return false;
+  }
+  return true;
+}
+
+// Queries that see the same rows, one run after the other.
+inline void accumulate_runs(const AccumulateTask& ragged) {
+  AccumulateTask task = ragged;
+  task.first_rows = task.end_rows = nullptr;
+  task.prefetch = {};
+  for (task.end_query = 0; task.end_query < task.query_count;) {
+    task.first_query = task.end_query;
+    task.first_row = ragged.first_rows[task.first_query];
+    task.end_row = ragged.end_rows[task.first_query];
+    while (task.end_query < task.query_count &&
+           ragged.first_rows[task.end_query] == task.first_row &&
+           ragged.end_rows[task.end_query] == task.end_row) {
+      ++task.end_query;
+    }
+    if (task.first_row < task.end_row) Accumulator(task).run();
+  }
+}
+
+// Weights of rows that a query does not see are 0: all queries may go together unless 0 times what
+// such a row holds is not 0.
 inline void accumulate_rows(const AccumulateTask& task) {
-  Accumulator(task).run();
+  if (task.first_rows == nullptr) return Accumulator(task).run();
+  RaggedRows rows;
+  for (std::uint32_t q = 0; q < task.query_count; ++q) rows.include(task, q);
+  bool is_finite = true;
+  for (std::uint32_t row = rows.first; row < rows.end && is_finite; ++row) {
+    const bool all_see = row >= rows.whole_first && row < rows.whole_end;
+    is_finite = all_see || has_finite_values(task, row);
+  }
+  if (!is_finite) return accumulate_runs(task);
+  AccumulateTask hull = task;
+  hull.first_row = rows.first;
+  hull.end_row = rows.end;
+  Accumulator(hull).run();
 }
 
 }  // namespace emblema::amx_kernels

@@ -318,7 +318,9 @@ void Lane::accumulate(const Chunk& chunk, const BlockRows& block, bool all,
   task.row_count = static_cast<std::uint32_t>(block.range.end - block.range.first);
   task.corrections = corrections_.data();
   task.out = chunk.out;
-  if (all) {
+  if (all || primitives_.takes_ragged) {
+    task.first_rows = all ? nullptr : first_rows_.data();
+    task.end_rows = all ? nullptr : end_rows_.data();
     task.end_query = chunk.count;
     task.end_row = task.row_count;
     task.prefetch = prefetch;

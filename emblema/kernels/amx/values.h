@@ -1,12 +1,9 @@
 // accumulate_rows: out = out * correction + weights . values, 32 columns of the values at a time.
 //
 //   out     [slice of 32 columns][16 queries][half of the columns][16 queries][16 columns] fp32
-//   slice   [piece of 32 rows][half][16 pairs of rows][16 columns] bf16: 16 KiB for a block, which
-//           stay in the first-level cache while all queries pass; the next slice is packed
-//           meanwhile
 //
-// Packing interleaves rows t and 16 + t of a piece within 128-bit lanes, so columns come out in
-// another order (column_place); read_out puts them back.
+// One slice of the values (slices.h) stays in the first-level cache while all queries pass; the
+// next is packed meanwhile.
 //
 // Included inside a region of the instruction set (isa_region.h), after what it needs.
 #pragma once

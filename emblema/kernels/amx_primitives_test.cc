@@ -414,5 +414,36 @@ TEST_F(AmxPrimitives, PrefillInTheExpandedForm) {
   }
 }
 
+// A scale of all latents goes through the expansion; held against the vector kernels.
+TEST_F(AmxPrimitives, PrefillInTheExpandedFormOverScaledRows) {
+  AttentionShape shape = latent_shape(2, 64, 32);
+  shape.scale = 0.1;
+  AttentionCase call(shape, Encoding::kBf16, 16, 6);
+  LatentExpansion weights;
+  weights.content_dim = 32;
+  weights.value_dim = 48;
+  std::mt19937_64 random(kSeed);
+  std::normal_distribution<float> normal(0.0F, 0.1F);
+  std::vector<float> key_up(std::size_t{2} * 32 * 64);
+  std::vector<float> value_up(std::size_t{2} * 48 * 64);
+  for (float& w : key_up) w = normal(random);
+  for (float& w : value_up) w = normal(random);
+  weights.key_up = key_up;
+  weights.value_up = value_up;
+  call.add_plain_sequence(70, 9);
+  call.q.resize(std::size_t{9} * 2 * 64);
+  call.out.resize(std::size_t{9} * 2 * 48);
+  call.inputs.q = call.q.data();
+  call.inputs.rows.encoding = Encoding::kFp8E4m3;
+  call.inputs.rows.key_scale = 0.3F;
+  for (std::byte& code : call.memory) draw_e4m3(random, &code);
+  ASSERT_TRUE(prefill_attention(call.inputs, call.out, call.lse, &weights, kByTiles));
+  std::vector<float> out(call.out.size());
+  std::vector<float> lse(call.lse.size());
+  ASSERT_TRUE(prefill_attention(call.inputs, out, lse, &weights, {.isa = Isa::kAvx512}));
+  EXPECT_LE(relative_difference(call.out, out), kOutBound);
+  EXPECT_LE(relative_difference(call.lse, lse), kOutBound);
+}
+
 }  // namespace
 }  // namespace emblema

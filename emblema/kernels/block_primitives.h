@@ -101,7 +101,7 @@ struct WeighTask {
 };
 
 // Queries [first_query, end_query) of the chunk over rows [first_row, end_row) of the block, all
-// of which they see.
+// of which they see; or with first_rows and end_rows (takes_ragged) those that each query sees.
 struct AccumulateTask {
   TileWidths widths;
   const std::byte* rows = nullptr;
@@ -112,6 +112,8 @@ struct AccumulateTask {
   std::uint32_t end_query = 0;
   std::uint32_t first_row = 0;
   std::uint32_t end_row = 0;
+  const std::uint32_t* first_rows = nullptr;  // [query_count] or null
+  const std::uint32_t* end_rows = nullptr;
   const float* corrections = nullptr;  // [kChunkQueries]
   std::byte* out = nullptr;
   RowPrefetch prefetch{};
@@ -151,6 +153,12 @@ struct BlockPrimitives {
   void (*accumulate_rows)(const AccumulateTask& task);
   void (*read_out)(const TileWidths& widths, const std::byte* out, std::uint32_t query_count,
                    std::uint32_t query, float* to);
+
+  // Rows are summed up in groups of so many, counted from the block's first: blocks begin where
+  // groups do, whatever their queries see.
+  std::uint32_t row_step = 1;
+  // Whether accumulate_rows takes queries that see different rows in one task.
+  bool takes_ragged = false;
 };
 
 // The table of an instruction set that check_isa allows, for rows of this storage: amx gives

@@ -16,3 +16,4 @@
 
 #define EMBLEMA_AVX2_TARGET "avx2,fma,f16c"
 #define EMBLEMA_AVX512_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
+#define EMBLEMA_AMX_TARGET EMBLEMA_AVX512_TARGET ",avx512bf16,amx-tile,amx-bf16"

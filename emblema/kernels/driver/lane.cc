@@ -177,7 +177,18 @@ RowRange Lane::next_block(const Span& span, std::uint64_t row, std::uint64_t end
   return {row, std::min(end, cut)};
 }
 
+// Moves the first row back to where a group of rows begins (row_step), counted from the beginning
+// of its block, or of the span within it.
+RowRange Lane::from_whole_groups(const Span& span, RowRange range) const {
+  const std::uint64_t rows = primitives_.block_rows;
+  const std::uint64_t block = (span.first_row + range.first) / rows * rows;
+  const std::uint64_t begin = block > span.first_row ? block - span.first_row : 0;
+  range.first -= (range.first - begin) % primitives_.row_step;
+  return range;
+}
+
 void Lane::attend_span(const Span& span, RowRange range) {
+  range = from_whole_groups(span, range);
   pack_chunks(span.delta);
   find_rows(span, next_block(span, range.first, range.end), blocks_[0]);
   for (std::size_t at = 0; blocks_[at].range.first < range.end; at ^= 1) {
@@ -325,7 +336,9 @@ void Lane::accumulate(const Chunk& chunk, const BlockRows& block, bool all,
   task.row_count = static_cast<std::uint32_t>(block.range.end - block.range.first);
   task.corrections = corrections_.data();
   task.out = chunk.out;
-  if (all) {
+  if (all || primitives_.takes_ragged) {
+    task.first_rows = all ? nullptr : first_rows_.data();
+    task.end_rows = all ? nullptr : end_rows_.data();
     task.end_query = chunk.count;
     task.end_row = task.row_count;
     task.prefetch = prefetch;

@@ -75,6 +75,7 @@ class Lane {
   RowRange seen_rows(const Span& span) const;
   void pack_chunks(std::int64_t delta);
   void attend_span(const Span& span, RowRange range);
+  RowRange from_whole_groups(const Span& span, RowRange range) const;
   RowRange next_block(const Span& span, std::uint64_t row, std::uint64_t end) const;
   void find_rows(const Span& span, const RowRange& range, BlockRows& block) const;
   void attend_block(const Span& span, const BlockRows& block, const BlockRows* next);

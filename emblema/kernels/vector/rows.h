@@ -1,11 +1,12 @@
 // Stored rows -> fp32, scales applied. Every format is read as pieces of one encoding.
 //
-// Included inside a region of the instruction set (isa_region.h), after what it needs.
+// Included inside a region of the instruction set (isa_region.h), after what it needs. Everything
+// is a template of L, so that no two instruction sets share a function.
 #pragma once
 
 namespace emblema::vector_kernels {
 
-template <class Stored>
+template <class L, class Stored>
 inline Stored stored_at(const std::byte* from) {
   Stored stored;
   std::memcpy(&stored, from, sizeof stored);  // rows need no alignment
@@ -18,21 +19,27 @@ template <class L>
 struct Bf16Numbers {
   static constexpr std::size_t kBytes = 2;
   static typename L::Vector vector(const std::byte* from) { return L::load_bf16(from); }
-  static float one(const std::byte* from) { return fp32_from_bf16(stored_at<std::uint16_t>(from)); }
+  static float one(const std::byte* from) {
+    return fp32_from_bf16(stored_at<L, std::uint16_t>(from));
+  }
 };
 
 template <class L>
 struct Fp16Numbers {
   static constexpr std::size_t kBytes = 2;
   static typename L::Vector vector(const std::byte* from) { return L::load_fp16(from); }
-  static float one(const std::byte* from) { return fp32_from_fp16(stored_at<std::uint16_t>(from)); }
+  static float one(const std::byte* from) {
+    return fp32_from_fp16(stored_at<L, std::uint16_t>(from));
+  }
 };
 
 template <class L>
 struct E4m3Numbers {
   static constexpr std::size_t kBytes = 1;
   static typename L::Vector vector(const std::byte* from) { return L::load_e4m3(from); }
-  static float one(const std::byte* from) { return fp32_from_e4m3(stored_at<std::uint8_t>(from)); }
+  static float one(const std::byte* from) {
+    return fp32_from_e4m3(stored_at<L, std::uint8_t>(from));
+  }
 };
 
 // `count` numbers; the last few, where a whole vector might read past them, one by one.
@@ -76,13 +83,14 @@ inline void load_fp8_ds_mla(const std::byte* from, float* to) {
   constexpr std::uint32_t kCodes = 512;
   constexpr std::uint32_t kPerScale = 128;
   for (std::uint32_t c = 0; c < kCodes; c += kPerScale) {
-    const auto scale = stored_at<float>(from + kCodes + c / kPerScale * sizeof(float));
+    const auto scale = stored_at<L, float>(from + kCodes + c / kPerScale * sizeof(float));
     load_e4m3<L>(from + c, kPerScale, scale, to + c);
   }
   load_numbers<L, Bf16Numbers<L>>(from + kCodes + 16, 64, to + kCodes);
 }
 
 // A UE8M0 byte: 2^(byte - 127); 255 is NaN.
+template <class L>
 inline float scale_from_ue8m0(std::byte code) {
   const auto exponent = static_cast<std::uint32_t>(code);
   if (exponent == 0) return 0x1p-127F;
@@ -99,7 +107,7 @@ inline void load_v4(const std::byte* from, const std::byte* scales, float* to) {
   constexpr std::uint32_t kCodes = 448;
   constexpr std::uint32_t kPerScale = 64;
   for (std::uint32_t c = 0; c < kCodes; c += kPerScale) {
-    load_e4m3<L>(from + c, kPerScale, scale_from_ue8m0(scales[c / kPerScale]), to + c);
+    load_e4m3<L>(from + c, kPerScale, scale_from_ue8m0<L>(scales[c / kPerScale]), to + c);
   }
   load_numbers<L, Bf16Numbers<L>>(from + kCodes, 64, to + kCodes);
 }

@@ -135,6 +135,7 @@ inline void accumulate_channels(const ValueSpan& span, std::uint32_t channel, st
   if constexpr (kVectors > 1) accumulate_channels<L, kQueries, kVectors / 2>(span, channel, end);
 }
 
+template <class L>
 inline ValueSpan from_query(const ValueSpan& span, std::uint32_t query) {
   ValueSpan moved = span;
   moved.weights += query;
@@ -158,7 +159,7 @@ inline void accumulate_queries(const ValueSpan& span, std::uint32_t query_count,
                                std::uint32_t channel, std::uint32_t end) {
   std::uint32_t count = 0;
   for (std::uint32_t q = 0; q < query_count; q += count) {
-    const ValueSpan at = from_query(span, q);
+    const ValueSpan at = from_query<L>(span, q);
     count = tile_queries<L>(query_count - q);
     if constexpr (L::kTileRows >= 12) {
       if (count == 12) accumulate_channels<L, 12, 2>(at, channel, end);

@@ -118,23 +118,35 @@ void RowWriter::write(const float* numbers, const PairTurn* turn, std::uint32_t 
     write_fixed(numbers, to);
   } else {
     write_plain(numbers, 0, widths_.keys, to.row);
-    if (widths_.values > 0)
-      write_plain(numbers + widths_.keys, widths_.keys, widths_.values, to.row);
+    write_values(numbers, to.row);
   }
   fill_gap(to);
 }
 
-// Key by key in memory of its own: what the caller gave stays as it is.
+// What turns does so in memory of its own: what the caller gave stays as it is.
 void RowWriter::write_turned(const float* numbers, const PairTurn& turn,
                              std::uint32_t rotary_offset, RowBytes<std::byte> to) const {
-  float key[kPieceNumbersMax];
-  for (std::uint32_t first = 0; first < widths_.keys; first += key_dim_) {
-    std::memcpy(key, numbers + first, key_dim_ * sizeof(float));
-    primitives_->turn(turn, key + rotary_offset);
-    if (target_->layout.format != RowFormat::kPlain) return write_fixed(key, to);
-    write_plain(key, first, key_dim_, to.row);
+  float turned[kPieceNumbersMax];
+  if (target_->layout.format != RowFormat::kPlain) {
+    std::memcpy(turned, numbers, key_dim_ * sizeof(float));
+    primitives_->turn(turn, turned + rotary_offset);
+    return write_fixed(turned, to);
   }
-  if (widths_.values > 0) write_plain(numbers + widths_.keys, widths_.keys, widths_.values, to.row);
+  const std::uint32_t rotary_dim = 2 * turn.pairs;
+  const std::uint32_t rotary_end = rotary_offset + rotary_dim;
+  for (std::uint32_t key = 0; key < widths_.keys; key += key_dim_) {
+    write_plain(numbers + key, key, rotary_offset, to.row);
+    std::memcpy(turned, numbers + key + rotary_offset, rotary_dim * sizeof(float));
+    primitives_->turn(turn, turned);
+    write_plain(turned, key + rotary_offset, rotary_dim, to.row);
+    write_plain(numbers + key + rotary_end, key + rotary_end, key_dim_ - rotary_end, to.row);
+  }
+  write_values(numbers, to.row);
+}
+
+void RowWriter::write_values(const float* numbers, std::byte* row) const {
+  if (widths_.values == 0) return;
+  write_plain(numbers + widths_.keys, widths_.keys, widths_.values, row);
 }
 
 void RowWriter::fill_gap(RowBytes<std::byte> to) const {

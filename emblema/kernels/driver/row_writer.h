@@ -73,8 +73,7 @@ class RowWriter {
  private:
   void write_turned(const float* numbers, const PairTurn& turn, std::uint32_t rotary_offset,
                     RowBytes<std::byte> to) const;
-  void write_block(const float* numbers, std::uint32_t count, float scale, std::byte* to) const;
-  float scale_of(const float* numbers, std::uint32_t count) const;
+  void write_values(const float* numbers, std::byte* row) const;
 
   RowWidths widths_;
   std::uint32_t key_dim_ = 0;

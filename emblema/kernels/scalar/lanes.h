@@ -96,7 +96,7 @@ struct ScalarLanes {
     Vector v{};
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       std::uint16_t stored;
-      std::memcpy(&stored, from + lane * 2, 2);
+      std::memcpy(&stored, from + std::size_t{lane} * 2, 2);
       v[lane] = kDecode(stored);
     }
     return v;
@@ -105,7 +105,7 @@ struct ScalarLanes {
   static void store_16(std::byte* to, Vector v) {
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       const std::uint16_t stored = kEncode(v[lane]);
-      std::memcpy(to + lane * 2, &stored, 2);
+      std::memcpy(to + std::size_t{lane} * 2, &stored, 2);
     }
   }
 };

@@ -110,14 +110,20 @@ struct RowBody {
     }
   }
 
-  // Channels of up to a vector of pairs, `step` apart. Moved one by one, for the last vector is
-  // seldom full; lanes past `count` hold 0.
-  struct Pairs {
-    float x[L::kLanes] = {};
-    float y[L::kLanes] = {};
-    float cosines[L::kLanes] = {};
-    float sines[L::kLanes] = {};
-  };
+  // Up to a vector of channels, `step` apart; lanes past `count` are 0.
+  static Vector gathered(const float* from, std::uint32_t count, std::uint32_t step) {
+    if (step == 1 && count == L::kLanes) return L::load(from);
+    float lanes[L::kLanes] = {};
+    for (std::uint32_t i = 0; i < count; ++i, from += step) lanes[i] = *from;
+    return L::load(lanes);
+  }
+
+  static void scatter(Vector v, float* to, std::uint32_t count, std::uint32_t step) {
+    if (step == 1 && count == L::kLanes) return L::store(to, v);
+    float lanes[L::kLanes];
+    L::store(lanes, v);
+    for (std::uint32_t i = 0; i < count; ++i, to += step) *to = lanes[i];
+  }
 
   static void turn(const PairTurn& turn, float* channels) {
     const std::uint32_t step = turn.interleaved ? 2 : 1;
@@ -126,28 +132,13 @@ struct RowBody {
       const std::uint32_t left = turn.pairs - first;
       const std::uint32_t count = left < L::kLanes ? left : L::kLanes;
       float* pair = channels + std::size_t{first} * step;
-      Pairs p;
-      for (std::uint32_t i = 0; i < count; ++i) {
-        p.x[i] = pair[i * step];
-        p.y[i] = pair[i * step + apart];
-        p.cosines[i] = turn.cosines[first + i];
-        p.sines[i] = turn.sines[first + i];
-      }
-      turn_lanes(p);
-      for (std::uint32_t i = 0; i < count; ++i) {
-        pair[i * step] = p.x[i];
-        pair[i * step + apart] = p.y[i];
-      }
+      const Vector x = gathered(pair, count, step);
+      const Vector y = gathered(pair + apart, count, step);
+      const Vector cosine = gathered(turn.cosines + first, count, 1);
+      const Vector sine = gathered(turn.sines + first, count, 1);
+      scatter(settled(L::sub(product(x, cosine), product(y, sine))), pair, count, step);
+      scatter(settled(L::add(product(x, sine), product(y, cosine))), pair + apart, count, step);
     }
-  }
-
-  static void turn_lanes(Pairs& p) {
-    const Vector x = L::load(p.x);
-    const Vector y = L::load(p.y);
-    const Vector cosine = L::load(p.cosines);
-    const Vector sine = L::load(p.sines);
-    L::store(p.x, settled(L::sub(product(x, cosine), product(y, sine))));
-    L::store(p.y, settled(L::add(product(x, sine), product(y, cosine))));
   }
 
   static Vector product(Vector a, Vector b) { return L::apart(L::mul(a, b)); }

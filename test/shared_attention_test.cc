@@ -166,8 +166,9 @@ class Stack {
     std::uint64_t next = 0;
     for (std::uint64_t c = 0; c < view->size(); ++c) {
       const RowChunk chunk = (*view)[c];
-      ASSERT_TRUE(encode_rows(made, next, chunk.rows, {chunk.data, chunk.rows * chunk.row_bytes},
-                              chunk.row_bytes, encoding(l)));
+      const PagedRows stored{.row_bytes = chunk.row_bytes, .encoding = encoding(l)};
+      ASSERT_TRUE(
+          encode_rows(made, next, chunk.rows, contiguous_rows(chunk.data, chunk.rows, stored)));
       next += chunk.rows;
     }
   }

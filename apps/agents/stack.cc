@@ -87,9 +87,9 @@ Status Runner::write_rows(const Projection& projection, std::size_t layer, std::
   if (!rows) return propagate(rows);
   for (std::uint64_t i = 0; i < rows->size(); ++i) {
     const RowChunk chunk = (*rows)[i];
+    const PagedRows stored{.row_bytes = chunk.row_bytes, .encoding = stack_->encoding(layer)};
     const Status written = encode_rows(projection, first_row + chunk.first_token - position,
-                                       chunk.rows, {chunk.data, chunk.rows * chunk.row_bytes},
-                                       chunk.row_bytes, stack_->encoding(layer));
+                                       chunk.rows, contiguous_rows(chunk.data, chunk.rows, stored));
     if (!written) return written;
   }
   return {};

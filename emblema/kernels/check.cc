@@ -8,6 +8,7 @@
 
 #include "emblema/contract/bytes.h"
 #include "emblema/kernels/attention.h"
+#include "emblema/kernels/check_rows.h"
 
 namespace emblema {
 namespace {
@@ -20,15 +21,16 @@ tl::unexpected<Error> invalid(std::string_view field, const Value& value,
   return fail(ErrorCode::Invalid, fmt::format("{} is {}; allowed: {}", field, value, allowed));
 }
 
-// Which sequence and span a field belongs to. Put into words only when something is wrong: a call
-// that passes must not allocate.
+// Which sequence and span a field belongs to, if any. Put into words only when something is wrong:
+// a call that passes must not allocate.
 struct Where {
-  std::size_t sequence = 0;
+  std::optional<std::size_t> sequence = {};
   std::optional<std::size_t> span = {};
 
   std::string name(std::string_view field) const {
-    if (!span) return fmt::format("sequence {} {}", sequence, field);
-    return fmt::format("sequence {} span {} {}", sequence, *span, field);
+    if (!sequence) return std::string(field);
+    if (!span) return fmt::format("sequence {} {}", *sequence, field);
+    return fmt::format("sequence {} span {} {}", *sequence, *span, field);
   }
 };
 
@@ -56,26 +58,27 @@ Status check_heads(const AttentionShape& shape) {
   return {};
 }
 
-Status check_shape(const AttentionShape& shape) {
-  if (shape.kind != RowKind::kLatent && shape.kind != RowKind::kGrouped) {
-    return invalid("kind", static_cast<int>(shape.kind), "kLatent (0) or kGrouped (1)");
-  }
-  if (auto s = check_heads(shape); !s) return s;
+Status check_kind(const AttentionShape& shape) {
+  if (shape.kind == RowKind::kLatent || shape.kind == RowKind::kGrouped) return {};
+  return invalid("kind", static_cast<int>(shape.kind), "kLatent (0) or kGrouped (1)");
+}
+
+Status check_widths(const AttentionShape& shape) {
   if (auto s = check_range("key_dim", shape.key_dim, Limits::kHeadWidthMax); !s) return s;
   const bool is_latent = shape.kind == RowKind::kLatent;
   const std::uint32_t value_most = is_latent ? shape.key_dim : Limits::kHeadWidthMax;
-  if (auto s = check_range("value_dim", shape.value_dim, value_most); !s) return s;
+  return check_range("value_dim", shape.value_dim, value_most);
+}
+
+Status check_shape(const AttentionShape& shape) {
+  if (auto s = check_kind(shape); !s) return s;
+  if (auto s = check_heads(shape); !s) return s;
+  if (auto s = check_widths(shape); !s) return s;
   if (!std::isfinite(shape.scale)) return invalid("scale", shape.scale, "a finite number");
   if (!std::isfinite(shape.softcap) || shape.softcap < 0.0) {
     return invalid("softcap", shape.softcap, "a finite number, 0 or above");
   }
-  if (shape.rope == nullptr) return {};
-  const std::uint64_t rotary_end = std::uint64_t{shape.rotary_offset} + shape.rope->rotary_dim();
-  if (rotary_end > shape.key_dim) {
-    return invalid("rotary_offset + rotary_dim", rotary_end,
-                   fmt::format("at most key_dim ({})", shape.key_dim));
-  }
-  return {};
+  return check_rotary_channels(shape, shape.rope);
 }
 
 // 0 where rows of this encoding cannot be read.
@@ -343,6 +346,31 @@ Status check_expansion(const AttentionShape& shape, const LatentExpansion& expan
 }
 
 }  // namespace
+
+Status check_row_shape(const AttentionShape& shape) {
+  if (auto s = check_kind(shape); !s) return s;
+  if (auto s = check_range("kv_heads", shape.kv_heads, Limits::kHeadsMax); !s) return s;
+  if (shape.kind == RowKind::kLatent && shape.kv_heads != 1) {
+    return invalid("kv_heads", shape.kv_heads, "1 with latent rows");
+  }
+  return check_widths(shape);
+}
+
+Status check_rotary_channels(const AttentionShape& shape, const RopeTable* rope) {
+  if (rope == nullptr) return {};
+  const std::uint64_t rotary_end = std::uint64_t{shape.rotary_offset} + rope->rotary_dim();
+  if (rotary_end <= shape.key_dim) return {};
+  return invalid("rotary_offset + rotary_dim", rotary_end,
+                 fmt::format("at most key_dim ({})", shape.key_dim));
+}
+
+Status check_paged_rows(const AttentionShape& shape, const PagedRows& rows) {
+  return check_rows(shape, rows);
+}
+
+Status check_row_place(const PagedRows& rows, const Span& place) {
+  return check_span_memory(rows, place, {});
+}
 
 Status check_attention_inputs(const AttentionInputs& inputs, std::uint64_t out_size,
                               std::uint64_t lse_size) {

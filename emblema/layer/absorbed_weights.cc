@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/contract/bytes.h"
 #include "emblema/contract/check.h"
 #include "emblema/layer/gemm.h"
 

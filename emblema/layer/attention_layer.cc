@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "emblema/kernels/append.h"
 #include "emblema/layer/gemm.h"
 #include "emblema/layer/rms_norm.h"
-#include "emblema/layer/row_codec.h"
 
 namespace emblema {
 namespace {
@@ -148,6 +148,7 @@ Result<Projection> AttentionLayer::project(std::span<const float> hidden,
   projection.count = count;
   projection.query_dim = dims_.query_dim(form);
   projection.row_elements = dims_.row_elements();
+  projection.row_shape = shape();
   if (count == 0) return projection;
 
   project_queries(hidden, count, scratch);
@@ -195,14 +196,16 @@ Status AttentionLayer::output(std::span<const float> result, AttentionForm form,
 }
 
 Status encode_rows(const Projection& projection, std::uint64_t first, std::uint64_t count,
-                   ByteSpan destination, std::uint64_t row_bytes, Encoding encoding) {
+                   const RowTarget& target, const RowOptions& options) {
   if (first > projection.count || count > projection.count - first) {
     return fail(ErrorCode::Invalid, fmt::format("rows {} + {} of a projection; it has {}", first,
                                                 count, projection.count));
   }
-  const std::span<const float> rows =
+  AppendInputs inputs;  // keys are rotated
+  inputs.shape = projection.row_shape;
+  inputs.numbers =
       projection.rows.subspan(first * projection.row_elements, count * projection.row_elements);
-  return encode_row_values(rows, projection.row_elements, destination, row_bytes, encoding);
+  return append_rows(inputs, target, options);
 }
 
 }  // namespace emblema

@@ -3,7 +3,7 @@
 // or prefill.h's.
 //
 //   Projection p = *layer.project(hidden, positions, AttentionForm::kAbsorbed, scratch);
-//   encode_rows(p, 0, p.count, row_memory, row_bytes, Encoding::kBf16);    // into the cache
+//   encode_rows(p, 0, p.count, contiguous_rows(row_memory, p.count, stored));  // into the cache
 //   decode_attention({.shape = layer.shape(), .q = p.queries.data(), ...}, result, lse);
 //   layer.output(result, AttentionForm::kAbsorbed, hidden_out, scratch);
 //
@@ -17,8 +17,8 @@
 #include <span>
 #include <vector>
 
-#include "emblema/contract/bytes.h"
 #include "emblema/contract/result.h"
+#include "emblema/kernels/row_places.h"
 #include "emblema/layer/layer_dims.h"
 #include "emblema/layer/layer_weights.h"
 #include "emblema/layout/attention_inputs.h"
@@ -52,6 +52,7 @@ struct Projection {
   std::uint64_t count = 0;
   std::uint64_t query_dim = 0;
   std::uint64_t row_elements = 0;
+  AttentionShape row_shape;  // the layer's: what the rows hold
 };
 
 class AttentionLayer {
@@ -100,11 +101,10 @@ class AttentionLayer {
   ThreadPool* threads_ = nullptr;
 };
 
-// Writes rows first ... first + count - 1 of a projection as a cache stores them.
-// Invalid: a range outside the projection, or sizes that do not fit. Unsupported: an encoding other
-// than fp32, fp16 and bf16.
+// Writes rows first ... first + count - 1 of a projection as the target stores them.
+// Invalid: a range outside the projection; Invalid, Unsupported: as append_rows (kernels/append.h).
 [[nodiscard]] Status encode_rows(const Projection& projection, std::uint64_t first,
-                                 std::uint64_t count, ByteSpan destination, std::uint64_t row_bytes,
-                                 Encoding encoding);
+                                 std::uint64_t count, const RowTarget& target,
+                                 const RowOptions& options = {});
 
 }  // namespace emblema

@@ -248,17 +248,25 @@ TEST(AttentionLayer, ShapeIsWhatAKernelReads) {
 
 TEST(AttentionLayer, EncodesTheRowsAskedFor) {
   const std::vector<float> rows = {1.0F, -2.5F, 0.5F, 3.0F, 7.0F, 0.0F};
-  const Projection projection{{}, rows, 3, 0, 2};
+  AttentionShape shape;
+  shape.kind = RowKind::kLatent;
+  shape.kv_heads = 1;
+  shape.key_dim = 2;
+  shape.value_dim = 1;
+  const Projection projection{{}, rows, 3, 0, 2, shape};
   std::vector<std::byte> bytes(8);
-  ASSERT_TRUE(encode_rows(projection, 1, 2, bytes, 4, Encoding::kBf16));
+  const RowTarget target = contiguous_rows(bytes.data(), 2, {.row_bytes = 4});
+  ASSERT_TRUE(encode_rows(projection, 1, 2, target));
   const std::vector<int> golden = {0x00, 0x3f, 0x40, 0x40, 0xe0, 0x40, 0x00, 0x00};
   for (std::size_t i = 0; i < golden.size(); ++i) {
     EXPECT_EQ(std::to_integer<int>(bytes[i]), golden[i]) << i;
   }
-  EXPECT_TRUE(encode_rows(projection, 3, 0, bytes, 4, Encoding::kBf16));
-  const Status past = encode_rows(projection, 2, 2, bytes, 4, Encoding::kBf16);
+  EXPECT_TRUE(encode_rows(projection, 3, 0, target));
+  const Status past = encode_rows(projection, 2, 2, target);
   EXPECT_THAT(past.error().describe(), HasSubstr("Invalid: rows 2 + 2 of a projection; it has 3"));
-  EXPECT_FALSE(encode_rows(projection, UINT64_MAX, 2, bytes, 4, Encoding::kBf16));
+  EXPECT_THAT(encode_rows(projection, 0, 3, target).error().message,
+              HasSubstr("first_row + rows is 0 + 3; allowed: at most 2"));
+  EXPECT_FALSE(encode_rows(projection, UINT64_MAX, 2, target));
 }
 
 TEST(AttentionLayer, InputsThatDoNotFitAreNamed) {

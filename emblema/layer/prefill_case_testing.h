@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "emblema/kernels/append.h"
 #include "emblema/layer/prefill.h"
 #include "emblema/layer/row_codec.h"
 #include "emblema/layer/small_layers_testing.h"
@@ -53,14 +54,13 @@ class Pages {
     for (std::uint64_t b = 0; b < blocks; ++b) {
       order_.push_back(static_cast<std::uint32_t>(blocks - 1 - b));
     }
-    for (std::uint64_t row = 0; row < count; ++row) {
-      const std::uint64_t place = first_row + row;
-      const std::uint64_t offset =
-          order_[place / kBlockRows] * paged_.block_bytes + place % kBlockRows * row_bytes;
-      EXPECT_TRUE(encode_row_values(rows.subspan(row * row_elements, row_elements), row_elements,
-                                    std::span(bytes_).subspan(offset, row_bytes), row_bytes,
-                                    encoding));
-    }
+    AppendInputs inputs;
+    inputs.shape.kind = RowKind::kLatent;  // a row of numbers, whatever they mean
+    inputs.shape.kv_heads = 1;
+    inputs.shape.key_dim = static_cast<std::uint32_t>(row_elements);
+    inputs.shape.value_dim = 1;
+    inputs.numbers = rows;
+    EXPECT_TRUE(append_rows(inputs, {bytes_.data(), paged_, order_, first_row}));
   }
 
   PagedRows paged() const {
@@ -241,7 +241,8 @@ inline Prompt project(const AttentionLayer& layer, std::uint64_t count, std::int
   prompt.absorbed.assign(got.queries.begin(), got.queries.end());
   const std::uint64_t row_bytes = got.row_elements * row_element_bytes(encoding).value();
   std::vector<std::byte> bytes(count * row_bytes);
-  EXPECT_TRUE(encode_rows(got, 0, count, bytes, row_bytes, encoding));
+  const PagedRows stored{.row_bytes = row_bytes, .encoding = encoding};
+  EXPECT_TRUE(encode_rows(got, 0, count, contiguous_rows(bytes.data(), count, stored)));
   prompt.rows.resize(count * got.row_elements);
   for (std::uint64_t row = 0; row < count; ++row) {
     decode_row_values(bytes.data() + row * row_bytes, encoding,

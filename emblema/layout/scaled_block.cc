@@ -39,13 +39,19 @@ float largest_code(Encoding encoding) {
 }
 
 float block_scale(std::span<const float> numbers, Encoding encoding, const ScaleRule& rule) {
-  float amax = rule.amax_floor;
+  float amax = 0.0F;
   for (const float number : numbers) {
     const float magnitude = std::fabs(as_read(number, rule));
     if (!std::isfinite(magnitude)) return std::numeric_limits<float>::quiet_NaN();
     amax = std::max(amax, magnitude);
   }
-  const float scale = std::max(amax / largest_code(encoding), rule.scale_floor);
+  return scale_for(amax, encoding, rule);
+}
+
+float scale_for(float amax, Encoding encoding, const ScaleRule& rule) {
+  if (!std::isfinite(amax)) return std::numeric_limits<float>::quiet_NaN();
+  const float scale =
+      std::max(std::max(amax, rule.amax_floor) / largest_code(encoding), rule.scale_floor);
   return rule.power_of_two ? fp32_from_ue8m0(ue8m0_at_least(scale)) : scale;
 }
 

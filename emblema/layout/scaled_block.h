@@ -61,6 +61,10 @@ float largest_code(Encoding encoding);
 
 float block_scale(std::span<const float> numbers, Encoding encoding, const ScaleRule& rule);
 
+// The same where the largest |number| is known already, `amax_floor` left aside; infinite or NaN:
+// a block with such a number.
+float scale_for(float amax, Encoding encoding, const ScaleRule& rule);
+
 // Codes, packed; e2m1 two to a byte, the even index in the low nibble. REQUIRES: with kE2m1 an even
 // count; `codes` has room.
 void encode_scaled(std::span<const float> numbers, Encoding encoding, float scale,

@@ -49,7 +49,55 @@ struct Avx2Lanes {
     return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256.0F));
   }
 
+  static Vector apart(Vector a) {
+    asm("" : "+x"(a));
+    return a;
+  }
+
+  static void store_bf16(std::byte* to, Vector v) {
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i upper = _mm256_srli_epi32(bits, 16);
+    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    store_128(to, narrowed(_mm256_blendv_epi8(rounded, quiet, is_nan)));
+  }
+  static void store_fp16(std::byte* to, Vector v) {
+    store_128(to, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  // layout/fp8.h, its steps on lanes; what is larger than 448 is cut to it first.
+  static void store_e4m3(std::byte* to, Vector v) {
+    const __m256i bits = _mm256_castps_si256(v);
+    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    const __m256i cut = _mm256_min_epi32(magnitude, _mm256_set1_epi32(0x43e00000));
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(cut, 20), _mm256_set1_epi32(1));
+    const __m256i rebiased = _mm256_sub_epi32(cut, _mm256_set1_epi32((120 << 23) - 0x7ffff));
+    const __m256i normal = _mm256_srli_epi32(_mm256_add_epi32(rebiased, odd), 20);
+    const __m256 step = _mm256_set1_ps(0x1p14F);
+    const __m256i subnormal =
+        _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(_mm256_castsi256_ps(cut), step)),
+                         _mm256_castps_si256(step));
+    const __m256i is_normal = _mm256_cmpgt_epi32(cut, _mm256_set1_epi32((121 << 23) - 1));
+    const __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    const __m256i finite = _mm256_blendv_epi8(subnormal, normal, is_normal);
+    const __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 24), _mm256_set1_epi32(0x80));
+    const __m256i marked =
+        _mm256_or_si256(finite, _mm256_and_si256(is_nan, _mm256_set1_epi32(0x7f)));
+    const __m128i codes = narrowed(_mm256_or_si256(marked, sign));
+    const std::int64_t stored = _mm_cvtsi128_si64(_mm_packus_epi16(codes, codes));
+    std::memcpy(to, &stored, sizeof stored);
+  }
+
  private:
+  static void store_128(std::byte* to, __m128i v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), v);
+  }
+  // Lanes below 2^16.
+  static __m128i narrowed(__m256i v) {
+    return _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  }
   static __m128i load_128(const std::byte* from) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }

@@ -63,6 +63,29 @@ struct ScalarLanes {
     return v;
   }
 
+  // A product that stays rounded: no compiler may fuse it with the sum that follows.
+  static Vector apart(Vector a) {
+#if defined(__aarch64__)
+    asm("" : "+w"(a));
+#elif defined(__x86_64__)
+    asm("" : "+x"(a));
+#endif
+    return a;
+  }
+
+  // kLanes numbers to any address, as layout/convert.h and layout/fp8.h (saturating) narrow them.
+  static void store_bf16(std::byte* to, Vector v) {
+    store_16<bf16_from_fp32>(to, v);
+  }
+  static void store_fp16(std::byte* to, Vector v) {
+    store_16<fp16_from_fp32>(to, v);
+  }
+  static void store_e4m3(std::byte* to, Vector v) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      to[lane] = std::byte{e4m3_from_fp32_saturating(v[lane])};
+    }
+  }
+
  private:
   static Vector choose(Bits mask, Vector x, Vector y) {
     return reinterpret_cast<Vector>((mask & reinterpret_cast<Bits>(x)) |
@@ -77,6 +100,13 @@ struct ScalarLanes {
       v[lane] = kDecode(stored);
     }
     return v;
+  }
+  template <std::uint16_t (*kEncode)(float)>
+  static void store_16(std::byte* to, Vector v) {
+    for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+      const std::uint16_t stored = kEncode(v[lane]);
+      std::memcpy(to + std::size_t{lane} * 2, &stored, 2);
+    }
   }
 };
 

@@ -106,9 +106,10 @@ inline void expect_near_truth(const AttentionCase& call, Isa isa, const Truth& t
   EXPECT_LE(lse, bound) << name << ", lse by " << to_string(isa);
 }
 
-// Every instruction set that this machine runs, against the reference.
+// Every instruction set that this machine runs: against the reference, and against scalar.
 inline void expect_reference(AttentionCase& call, const std::string& name, double allowed = 1.0) {
   const Truth truth = truth_of(call);
+  std::vector<float> by_scalar;
   for (const Isa isa : runnable_isas()) {
     call.options.isa = isa;
     std::fill(call.out.begin(), call.out.end(), -7.0F);
@@ -116,6 +117,9 @@ inline void expect_reference(AttentionCase& call, const std::string& name, doubl
     const Status got = call.decode();
     ASSERT_TRUE(got) << name << ": " << got.error().describe();
     expect_near_truth(call, isa, truth, name, allowed);
+    if (isa == Isa::kScalar) by_scalar = call.out;
+    EXPECT_LE(relative_difference(call.out, by_scalar), bound_of(isa, call.storage) * allowed)
+        << name << ", scalar and " << to_string(isa);
   }
   call.options.isa.reset();
 }

@@ -95,6 +95,18 @@ TEST_P(DecodeCases, AChunkOfFourBeginsAnewAtEveryMultiple) {
   }
 }
 
+// floor, not truncation: chunks are [-8, -5], [-4, -1], [0, 3].
+TEST_P(DecodeCases, ChunksBeforePositionZeroEndAtZero) {
+  AttentionCase call = counting_case(GetParam(), 6, 0, Encoding::kFp32);
+  call.inputs.shape.chunk_tokens = 4;
+  call.add_sequence({call.make_span({.rows = 6, .position = -5})}, 6, -5);
+  ASSERT_TRUE(call.decode());
+  expect_out(call, {0, 1, 1.5F, 2, 2.5F, 5});
+  call.inputs.shape.chunk_tokens = std::numeric_limits<std::uint64_t>::max();
+  ASSERT_TRUE(call.decode());
+  expect_out(call, {0, 0.5F, 1, 1.5F, 2, 5});
+}
+
 TEST_P(DecodeCases, AWindowOfOneSeesOnlyItselfAndALongOneEverything) {
   const auto outputs = [](std::uint64_t window) {
     AttentionCase call = counting_case(GetParam(), 6, window, Encoding::kFp32);

@@ -1,6 +1,7 @@
 // What every kernel refuses before it works. Messages are built from the value that was checked.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -56,6 +57,22 @@ Status check_heads(const AttentionShape& shape) {
   return {};
 }
 
+// Kernels compute logits in fp32: what rounds to infinity there, or a cap that rounds to 0 and so
+// to none, would quietly be another question.
+Status check_logits(const AttentionShape& shape) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  const double size = std::abs(shape.scale);
+  if (!(size <= kMost)) {
+    return invalid("scale", shape.scale, fmt::format("a number from {} to {}", -kMost, kMost));
+  }
+  if (shape.softcap == 0.0) return {};
+  const double least = std::max(kLeast, size / kMost);
+  if (shape.softcap >= least && shape.softcap <= kMost) return {};
+  return invalid("softcap", shape.softcap,
+                 fmt::format("0 or from {} to {} with scale {}", least, kMost, shape.scale));
+}
+
 Status check_shape(const AttentionShape& shape) {
   if (shape.kind != RowKind::kLatent && shape.kind != RowKind::kGrouped) {
     return invalid("kind", static_cast<int>(shape.kind), "kLatent (0) or kGrouped (1)");
@@ -65,10 +82,7 @@ Status check_shape(const AttentionShape& shape) {
   const bool is_latent = shape.kind == RowKind::kLatent;
   const std::uint32_t value_most = is_latent ? shape.key_dim : Limits::kHeadWidthMax;
   if (auto s = check_range("value_dim", shape.value_dim, value_most); !s) return s;
-  if (!std::isfinite(shape.scale)) return invalid("scale", shape.scale, "a finite number");
-  if (!std::isfinite(shape.softcap) || shape.softcap < 0.0) {
-    return invalid("softcap", shape.softcap, "a finite number, 0 or above");
-  }
+  if (auto s = check_logits(shape); !s) return s;
   if (shape.rope == nullptr) return {};
   const std::uint64_t rotary_end = std::uint64_t{shape.rotary_offset} + shape.rope->rotary_dim();
   if (rotary_end > shape.key_dim) {

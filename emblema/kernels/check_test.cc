@@ -96,6 +96,16 @@ TEST(CheckAttention, ScaleAndSoftcap) {
   EXPECT_THAT(refused([](Call& c) { c.shape.softcap = NAN; }), HasSubstr("softcap is nan"));
 }
 
+// Logits are computed in fp32: 1e300 would be infinity there and 1e-60 no cap at all.
+TEST(CheckAttention, ScaleAndSoftcapThatFp32DoesNotHold) {
+  EXPECT_THAT(refused([](Call& c) { c.shape.scale = -1e300; }), HasSubstr("scale is -1e+300"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.softcap = 1e-60; }), HasSubstr("softcap is 1e-60"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.softcap = 1e39; }), HasSubstr("softcap is 1e+39"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.scale = 1e30, c.shape.softcap = 1e-30; }),
+              HasSubstr("softcap is 1e-30; allowed: 0 or from"));
+  EXPECT_EQ(refused([](Call& c) { c.shape.scale = 3e38, c.shape.softcap = 1.0; }), "accepted");
+}
+
 TEST(CheckAttention, RotaryPartAndRelocation) {
   RopeFacts facts;
   facts.rotary_dim = 8;

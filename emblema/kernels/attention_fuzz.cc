@@ -147,7 +147,7 @@ class FuzzCall {
     AttentionCase& call = owner();
     const std::uint64_t block = input.below(kBlocks);
     const std::uint64_t row = input.byte() % call.inputs.rows.block_rows;
-    const std::uint64_t index = input.byte() * 3U % call.row_elements();
+    const std::uint64_t index = std::uint64_t{input.byte()} * 3 % call.row_elements();
     constexpr float kValues[] = {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity};
     const float value = kValues[input.below(3)];
     std::byte* bytes = call.row_at(block, row);

@@ -1,6 +1,7 @@
 // The whole product of what a call can vary in, in an order that its seed gives, for as long as the
 // time allows: every instruction set against the double reference. The seed is printed; a plan that
 // fails prints itself. EMBLEMA_SEED runs another order.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // What every kernel refuses before it works. Messages are built from the value that was checked.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -70,14 +71,27 @@ Status check_widths(const AttentionShape& shape) {
   return check_range("value_dim", shape.value_dim, value_most);
 }
 
+// Kernels compute logits in fp32: what rounds to infinity there, or a cap that rounds to 0 and so
+// to none, would quietly be another question.
+Status check_logits(const AttentionShape& shape) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  const double size = std::abs(shape.scale);
+  if (!(size <= kMost)) {
+    return invalid("scale", shape.scale, fmt::format("a number from {} to {}", -kMost, kMost));
+  }
+  if (shape.softcap == 0.0) return {};
+  const double least = std::max(kLeast, size / kMost);
+  if (shape.softcap >= least && shape.softcap <= kMost) return {};
+  return invalid("softcap", shape.softcap,
+                 fmt::format("0 or from {} to {} with scale {}", least, kMost, shape.scale));
+}
+
 Status check_shape(const AttentionShape& shape) {
   if (auto s = check_kind(shape); !s) return s;
   if (auto s = check_heads(shape); !s) return s;
   if (auto s = check_widths(shape); !s) return s;
-  if (!std::isfinite(shape.scale)) return invalid("scale", shape.scale, "a finite number");
-  if (!std::isfinite(shape.softcap) || shape.softcap < 0.0) {
-    return invalid("softcap", shape.softcap, "a finite number, 0 or above");
-  }
+  if (auto s = check_logits(shape); !s) return s;
   return check_rotary_channels(shape, shape.rope);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,12 +21,13 @@ using ::testing::Not;
 using testing_support::AttentionCase;
 using testing_support::grouped_shape;
 using testing_support::latent_shape;
+using testing_support::Storage;
 
 constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
 
 // Two sequences, the second of two spans, which a test may spoil.
 struct Call {
-  explicit Call(const AttentionShape& of) : attention(of, Encoding::kBf16, 16, 12) {
+  Call(const AttentionShape& of, const Storage& storage) : attention(of, storage, 16, 12) {
     attention.add_plain_sequence(20, 2);
     spans = {attention.make_span({.rows = 16}), attention.make_span({.rows = 10, .position = 16})};
     attention.add_sequence(spans, 3, 23);
@@ -41,8 +43,9 @@ struct Call {
 };
 
 std::string refused(const std::function<void(Call&)>& spoil,
-                    const AttentionShape& shape = grouped_shape(4, 2, 8, 8)) {
-  Call call(shape);
+                    const AttentionShape& shape = grouped_shape(4, 2, 8, 8),
+                    const Storage& storage = Encoding::kBf16) {
+  Call call(shape, storage);
   spoil(call);
   const std::vector<float> before = call.attention.out;
   const Status status = call.attention.decode();
@@ -50,7 +53,8 @@ std::string refused(const std::function<void(Call&)>& spoil,
   EXPECT_EQ(call.attention.out, before) << "nothing may be written by a refused call";
   std::vector<double> out(call.attention.out.size()), lse(call.attention.lse.size());
   const Status reference = reference_attention(call.inputs, out, lse);
-  EXPECT_FALSE(reference) << "the reference refuses what kernels refuse";
+  const bool by_isa = call.attention.options.isa.has_value();
+  EXPECT_EQ(reference.has_value(), by_isa) << "the reference refuses what kernels refuse";
   EXPECT_THAT(status.error().message, Not(HasSubstr("\n")));
   return status.error().describe();
 }
@@ -90,6 +94,16 @@ TEST(CheckAttention, ScaleAndSoftcap) {
   EXPECT_THAT(refused([](Call& c) { c.shape.scale = INFINITY; }), HasSubstr("scale is inf"));
   EXPECT_THAT(refused([](Call& c) { c.shape.softcap = -1; }), HasSubstr("softcap is -1"));
   EXPECT_THAT(refused([](Call& c) { c.shape.softcap = NAN; }), HasSubstr("softcap is nan"));
+}
+
+// Logits are computed in fp32: 1e300 would be infinity there and 1e-60 no cap at all.
+TEST(CheckAttention, ScaleAndSoftcapThatFp32DoesNotHold) {
+  EXPECT_THAT(refused([](Call& c) { c.shape.scale = -1e300; }), HasSubstr("scale is -1e+300"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.softcap = 1e-60; }), HasSubstr("softcap is 1e-60"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.softcap = 1e39; }), HasSubstr("softcap is 1e+39"));
+  EXPECT_THAT(refused([](Call& c) { c.shape.scale = 1e30, c.shape.softcap = 1e-30; }),
+              HasSubstr("softcap is 1e-30; allowed: 0 or from"));
+  EXPECT_EQ(refused([](Call& c) { c.shape.scale = 3e38, c.shape.softcap = 1.0; }), "accepted");
 }
 
 TEST(CheckAttention, RotaryPartAndRelocation) {
@@ -222,6 +236,102 @@ TEST(CheckAttention, SizesOfResultsAndSinks) {
               c.inputs.sinks = c.attention.sinks;
             }),
             "Invalid: size of sinks is 3; allowed: 0 or query_heads (4)");
+}
+
+TEST(CheckAttention, WidthsOfFormatsOfOneShape) {
+  const Storage mla = RowFormat::kFp8DsMla;
+  EXPECT_EQ(refused([](Call&) {}, latent_shape(4, 512, 64), mla), "accepted");
+  EXPECT_EQ(refused([](Call& c) { c.shape.value_dim = 576; }, latent_shape(4, 512, 64), mla),
+            "Invalid: rows.format is fp8_ds_mla (1); allowed: with latent rows of key_dim 576 and "
+            "value_dim 512 only");
+  EXPECT_THAT(refused([](Call& c) { c.shape.key_dim = 512; }, latent_shape(4, 512, 64), mla),
+              HasSubstr("rows.format is fp8_ds_mla (1)"));
+  EXPECT_THAT(
+      refused([](Call& c) { c.shape.kind = RowKind::kGrouped; }, latent_shape(4, 512, 64), mla),
+      HasSubstr("rows.format is fp8_ds_mla (1)"));
+  EXPECT_EQ(refused([](Call& c) { c.rows.row_bytes = 655; }, latent_shape(4, 512, 64), mla),
+            "Invalid: rows.row_bytes is 655; allowed: at least 656 in fp8_ds_mla (1)");
+  EXPECT_EQ(
+      refused([](Call& c) { c.rows.encoding = Encoding::kInt8; }, latent_shape(4, 512, 64), mla),
+      "accepted")
+      << "the encoding is of plain rows";
+  const Storage v4 = RowFormat::kDeepSeekV4;
+  EXPECT_EQ(refused([](Call&) {}, latent_shape(4, 512, 0), v4), "accepted");
+  EXPECT_EQ(refused([](Call& c) { c.shape.value_dim = 448; }, latent_shape(4, 512, 0), v4),
+            "Invalid: rows.format is deepseek_v4 (2); allowed: with latent rows of key_dim 512 and "
+            "value_dim 512 only");
+  EXPECT_EQ(refused([](Call& c) { c.rows.row_bytes = 575; }, latent_shape(4, 512, 0), v4),
+            "Invalid: rows.row_bytes is 575; allowed: at least 576 in deepseek_v4 (2)");
+  EXPECT_EQ(refused([](Call& c) { c.rows.format = static_cast<RowFormat>(3); }),
+            "Invalid: rows.format is 3; allowed: plain (0), fp8_ds_mla (1), deepseek_v4 (2)");
+}
+
+TEST(CheckAttention, ScalesBehindTheRowsAndWithinTheBlock) {
+  const auto spoil = [](const std::function<void(PagedRows&)>& change) {
+    return refused([&](Call& c) { change(c.rows); }, latent_shape(4, 512, 0),
+                   RowFormat::kDeepSeekV4);
+  };
+  EXPECT_EQ(spoil([](PagedRows& r) { r.scales_offset = 16 * r.row_bytes; }), "accepted");
+  EXPECT_EQ(spoil([](PagedRows& r) { r.scales_offset = r.block_bytes - 16 * 8; }), "accepted");
+  EXPECT_EQ(spoil([](PagedRows& r) { r.row_bytes = 576, r.scales_offset = 9215; }),
+            "Invalid: rows.scales_offset is 9215; allowed: behind the rows (9216 bytes), 8 bytes a "
+            "row within block_bytes (9398)");
+  EXPECT_THAT(spoil([](PagedRows& r) { r.scales_offset = r.block_bytes - 16 * 8 + 1; }),
+              HasSubstr("rows.scales_offset is 9271"));
+  EXPECT_THAT(spoil([](PagedRows& r) { r.scales_offset = kHuge; }),
+              HasSubstr("rows.scales_offset is 18446744073709551615"));
+}
+
+TEST(CheckAttention, ScalesOfEightBitRows) {
+  for (const float scale : {0.0F, -1.0F, INFINITY, NAN}) {
+    const std::string value = fmt::format("{}", scale);
+    EXPECT_EQ(refused([&](Call& c) { c.rows.key_scale = scale; }, grouped_shape(4, 2, 8, 8),
+                      Encoding::kFp8E4m3),
+              "Invalid: rows.key_scale is " + value + "; allowed: a finite number above 0");
+    EXPECT_EQ(refused([&](Call& c) { c.rows.value_scale = scale; }, grouped_shape(4, 2, 8, 8),
+                      Encoding::kFp8E4m3),
+              "Invalid: rows.value_scale is " + value + "; allowed: a finite number above 0");
+  }
+}
+
+TEST(CheckAttention, ARelocatedRowWhoseValueIsRotated) {
+  RopeFacts facts;
+  facts.rotary_dim = 8;
+  const RopeTable rope = RopeTable::from(facts, 0).value();
+  const auto relocate = [](Call& c) {
+    c.spans[1].position = 0;
+    c.spans[1].delta = 16;
+  };
+  EXPECT_EQ(refused(
+                [&](Call& c) {
+                  relocate(c);
+                  c.shape.rope = &rope;
+                  c.shape.rotary_offset = 7;
+                },
+                latent_shape(4, 8, 8)),
+            "Unsupported: sequence 1 span 1 delta is 16, but the rows' values carry the rotation "
+            "(rotary_offset 7 is below value_dim 8): they cannot be read at another position");
+  EXPECT_THAT(refused(
+                  [&](Call& c) {
+                    relocate(c);
+                    c.shape.rope = &rope;
+                    c.shape.rotary_offset = 504;
+                  },
+                  latent_shape(4, 512, 0), RowFormat::kDeepSeekV4),
+              AllOf(HasSubstr("Unsupported"), HasSubstr("rotary_offset 504 is below value_dim")));
+}
+
+TEST(CheckAttention, AnInstructionSetThatThisMachineLacksIsNamed) {
+  for (const Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
+    const Status runs = check_isa(isa);
+    const std::string answer = refused([&](Call& c) { c.attention.options.isa = isa; });
+    EXPECT_EQ(answer == "accepted", runs.has_value());
+    if (runs) continue;
+    EXPECT_EQ(answer, runs.error().describe());
+    EXPECT_THAT(answer, HasSubstr(fmt::format("Unsupported: {}: ", to_string(isa))));
+  }
+  EXPECT_THAT(refused([](Call& c) { c.attention.options.isa = static_cast<Isa>(9); }),
+              HasSubstr("isa is 9"));
 }
 
 TEST(CheckAttention, NothingToDoIsFine) {

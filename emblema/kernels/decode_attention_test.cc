@@ -1,8 +1,8 @@
 // The kernels against the double-precision reference over the very same stored rows: families,
 // storages, ragged sizes, masks, spans.
 //
-// Bound: |out - reference| / |reference| <= 2e-6 for fp32 accumulation with inputs N(0, 1) and
-// logits N(0, 1), whatever the storage (both sides read the same stored numbers); the same for lse.
+// Bounds (attention_truth_testing.h) hold whatever the storage: both sides read the same stored
+// numbers, and inputs and logits are N(0, 1).
 #include <cmath>
 #include <limits>
 #include <string>
@@ -12,31 +12,20 @@
 #include <gtest/gtest.h>
 
 #include "emblema/kernels/attention.h"
-#include "emblema/kernels/attention_case_testing.h"
-#include "emblema/kernels/reference/reference_attention.h"
+#include "emblema/kernels/attention_truth_testing.h"
 
 namespace emblema {
 namespace {
 
 using testing_support::AttentionCase;
+using testing_support::bound_of;
+using testing_support::expect_reference;
 using testing_support::grouped_shape;
 using testing_support::latent_shape;
 using testing_support::relative_difference;
+using testing_support::Storage;
 
-constexpr double kBound = 2e-6;
-
-void expect_reference(AttentionCase& call, const std::string& name) {
-  std::vector<double> out(call.out.size());
-  std::vector<double> lse(call.lse.size());
-  const Status want = reference_attention(call.inputs, out, lse);
-  ASSERT_TRUE(want) << name << ": " << want.error().describe();
-  const Status got = call.decode();
-  ASSERT_TRUE(got) << name << ": " << got.error().describe();
-  EXPECT_LE(relative_difference(call.out, out), kBound) << name;
-  EXPECT_LE(relative_difference(call.lse, lse), kBound) << name;
-}
-
-constexpr Encoding kStorages[] = {Encoding::kBf16, Encoding::kFp16, Encoding::kFp32};
+const Storage kStorages[] = {Encoding::kBf16, Encoding::kFp16, Encoding::kFp32, Encoding::kFp8E4m3};
 
 TEST(DecodeAttention, EveryRaggedLengthOfLatentRows) {
   for (std::uint64_t rows = 1; rows <= 65; ++rows) {
@@ -68,14 +57,25 @@ TEST(DecodeAttention, EveryStorageOfTrueModelShapes) {
       grouped_shape(2, 1, 1024, 1024),  // the widest allowed
       grouped_shape(2, 2, 1, 1),       grouped_shape(6, 3, 7, 13),
   };
-  for (const Encoding storage : kStorages) {
+  for (const Storage& storage : kStorages) {
     for (const AttentionShape& shape : shapes) {
       AttentionCase call(shape, storage, 16, 8);
       call.add_plain_sequence(37, 2);
-      expect_reference(call,
-                       fmt::format("storage {} heads {} key {} value {}", static_cast<int>(storage),
-                                   shape.query_heads, shape.key_dim, shape.value_dim));
+      expect_reference(call, fmt::format("{} heads {} key {} value {}", storage.name(),
+                                         shape.query_heads, shape.key_dim, shape.value_dim));
     }
+  }
+}
+
+TEST(DecodeAttention, FormatsWithTheirScalesInTheRowAndBesideThePage) {
+  for (const std::uint64_t block_rows : {1ULL, 20ULL, 64ULL}) {
+    AttentionCase mla(latent_shape(16, 512, 64), RowFormat::kFp8DsMla, block_rows, 80);
+    mla.add_plain_sequence(37, 2);
+    expect_reference(mla, fmt::format("656 B, {} rows a block", block_rows));
+    AttentionCase v4(latent_shape(16, 512, 0), RowFormat::kDeepSeekV4, block_rows, 80);
+    v4.add_sinks();
+    v4.add_plain_sequence(37, 2);
+    expect_reference(v4, fmt::format("584 B, {} rows a block", block_rows));
   }
 }
 
@@ -190,20 +190,16 @@ TEST(DecodeAttention, LogitsFarFromZero) {
   shape.scale = 40.0;
   AttentionCase call(shape, Encoding::kFp32, 16, 8);
   call.add_plain_sequence(70, 4);
-  std::vector<double> out(call.out.size());
-  std::vector<double> lse(call.lse.size());
-  ASSERT_TRUE(reference_attention(call.inputs, out, lse));
-  ASSERT_TRUE(call.decode());
   // |z| reaches 500: its fp32 rounding, 500 x 2^-24, is a relative error of 3e-5 in e^z.
-  EXPECT_LE(relative_difference(call.out, out), 3e-5);
-  EXPECT_LE(relative_difference(call.lse, lse), kBound);
+  expect_reference(call, "logits to 500", 15.0);
 }
 
 // Bits depend on a query and what it sees, never on who else is in the call.
-TEST(DecodeAttention, TheSameBitsAloneInABatchAndInChunks) {
+void expect_same_bits_in_chunks(Isa isa, const Storage& storage) {
   AttentionShape shape = grouped_shape(6, 2, 36, 20);
   shape.window_tokens = 23;
-  AttentionCase call(shape, Encoding::kBf16, 16, 20);
+  AttentionCase call(shape, storage, 16, 20);
+  call.options.isa = isa;
   call.add_plain_sequence(3, 1);
   call.add_plain_sequence(60, 29);
   ASSERT_TRUE(call.decode());
@@ -228,13 +224,22 @@ TEST(DecodeAttention, TheSameBitsAloneInABatchAndInChunks) {
   }
 }
 
-TEST(DecodeAttention, SpansPartedAnywhereAndMergedAreTheWhole) {
+TEST(DecodeAttention, TheSameBitsAloneInABatchAndInChunks) {
+  for (const Isa isa : runnable_isas()) {
+    SCOPED_TRACE(to_string(isa));
+    for (const Storage& storage : kStorages) expect_same_bits_in_chunks(isa, storage);
+  }
+}
+
+void expect_parts_are_the_whole(Isa isa) {
   AttentionCase call(latent_shape(4, 24, 8), Encoding::kBf16, 16, 8);
+  call.options.isa = isa;
   call.add_plain_sequence(50, 2);
   ASSERT_TRUE(call.decode());
   const std::vector<float> whole = call.out;
   const std::vector<float> whole_lse = call.lse;
   const Span span = call.sequences[0].spans[0];
+  const double bound = 2 * bound_of(isa, call.storage);  // both sides have their error
   for (const std::uint64_t cut : {0ULL, 1ULL, 16ULL, 31ULL, 49ULL, 50ULL}) {
     Span parts[2] = {span, span};
     parts[0].rows = cut;
@@ -248,11 +253,18 @@ TEST(DecodeAttention, SpansPartedAnywhereAndMergedAreTheWhole) {
     call.sequences[0].spans = {parts + 1, 1};
     ASSERT_TRUE(call.decode());
     merge_attention(out, lse, call.out, call.lse);
-    EXPECT_LE(relative_difference(out, whole), kBound) << cut;
-    EXPECT_LE(relative_difference(lse, whole_lse), kBound) << cut;
+    EXPECT_LE(relative_difference(out, whole), bound) << cut;
+    EXPECT_LE(relative_difference(lse, whole_lse), bound) << cut;
     call.sequences[0].spans = parts;
     ASSERT_TRUE(call.decode());
-    EXPECT_LE(relative_difference(call.out, whole), kBound) << cut;
+    EXPECT_LE(relative_difference(call.out, whole), bound) << cut;
+  }
+}
+
+TEST(DecodeAttention, SpansPartedAnywhereAndMergedAreTheWhole) {
+  for (const Isa isa : runnable_isas()) {
+    SCOPED_TRACE(to_string(isa));
+    expect_parts_are_the_whole(isa);
   }
 }
 

@@ -65,6 +65,7 @@ struct AttentionShape {
   double softcap = 0.0;             // > 0: z = softcap * tanh(z / softcap), before the mask
   std::uint64_t window_tokens = 0;  // > 0: query at position i sees keys with i - j < window
   std::uint64_t chunk_tokens = 0;   // > 0: and keys of its own chunk, from its last multiple on
+                                    // (a negative one before position 0)
   std::uint32_t rotary_offset = 0;  // first rotary channel of a query: value_dim with kLatent
   const RopeTable* rope = nullptr;  // needed only where a span has delta != 0
 
@@ -78,9 +79,15 @@ inline std::int64_t AttentionShape::first_visible(std::int64_t position) const {
   if (window_tokens > 0 && window_tokens < kEndless) {
     first = position - static_cast<std::int64_t>(window_tokens) + 1;
   }
-  if (chunk_tokens > 0 && position >= 0) {
-    const auto into_chunk = static_cast<std::uint64_t>(position) % chunk_tokens;
-    first = std::max(first, position - static_cast<std::int64_t>(into_chunk));
+  if (chunk_tokens > 0) {
+    // How far into its chunk; before position 0 counted from the chunk's end.
+    const std::uint64_t into_chunk =
+        position >= 0
+            ? static_cast<std::uint64_t>(position) % chunk_tokens
+            : chunk_tokens - 1 - static_cast<std::uint64_t>(-(position + 1)) % chunk_tokens;
+    if (into_chunk < kEndless) {
+      first = std::max(first, position - static_cast<std::int64_t>(into_chunk));
+    }
   }
   return first;
 }

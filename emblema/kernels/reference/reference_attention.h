@@ -2,8 +2,9 @@
 // to be fast; it stays for ever and shares no arithmetic with the kernels.
 //
 // The formula, per query and head (position t):
-//   z_j = scale * q . k_j, softcap, for attached positions t - window < j <= t in t's chunk
-//   lse = ln(sum of e^z_j)    out = sum of e^(z_j - lse) v_j, times 1 / (1 + e^(sink - lse))
+//   z_j = scale * q . k_j, softcap, for attached positions t - window < j <= t in t's chunk (a
+//   chunk begins at each multiple of chunk_tokens, before position 0 too) lse = ln(sum of e^z_j)
+//   out = sum of e^(z_j - lse) v_j, times 1 / (1 + e^(sink - lse))
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,8 @@ struct ReferenceRows {
   std::vector<double> values;  // [rows][kv_heads][value_dim]
 };
 
-// One stored number. Other encodings than kFp32, kFp16, kBf16 are a programmer's error.
+// One stored number, by the definition of its encoding, no scale applied. Other encodings than
+// kFp32, kFp16, kBf16, kFp8E4m3 are a programmer's error.
 double reference_element(const std::byte* from, Encoding encoding);
 
 // Reads all rows of a sequence that passed check_attention_inputs.

@@ -204,5 +204,83 @@ TEST(ReferenceAttention, ReadsElementsByTheirDefinition) {
   EXPECT_EQ(read(0x00000001, Encoding::kFp32), std::ldexp(1.0, -149));
 }
 
+TEST(ReferenceAttention, EightBitNumbersHaveNoInfinityAndTwoCodesThatAreNoNumber) {
+  const auto read = [](std::uint8_t bits) {
+    const auto stored = static_cast<std::byte>(bits);
+    return reference_element(&stored, Encoding::kFp8E4m3);
+  };
+  EXPECT_EQ(read(0x38), 1.0);
+  EXPECT_EQ(read(0xB8), -1.0);
+  EXPECT_EQ(read(0x01), std::ldexp(1.0, -9));
+  EXPECT_EQ(read(0x08), std::ldexp(1.0, -6));
+  EXPECT_EQ(read(0x78), 256.0);
+  EXPECT_EQ(read(0x7E), 448.0);
+  EXPECT_EQ(read(0xFE), -448.0);
+  EXPECT_TRUE(std::isnan(read(0x7F)));
+  EXPECT_TRUE(std::isnan(read(0xFF)));
+  EXPECT_TRUE(std::signbit(read(0x80)));
+}
+
+// One token whose row is given byte by byte.
+ReferenceRows one_row(const AttentionShape& shape, const PagedRows& layout) {
+  const std::uint32_t block = 0;
+  Span span;
+  span.blocks = {&block, 1};
+  span.rows = 1;
+  SequenceInputs sequence;
+  sequence.spans = {&span, 1};
+  AttentionInputs inputs;
+  inputs.shape = shape;
+  inputs.rows = layout;
+  return reference_rows(inputs, sequence);
+}
+
+TEST(ReferenceAttention, TheRowOf656BytesScalesEveryTileOf128) {
+  std::vector<std::byte> row(656, std::byte{0x38});  // all codes 1
+  const float scales[] = {0.5F, 3.0F, 0.0078125F, 1e-20F};
+  std::memcpy(row.data() + 512, scales, 16);
+  for (std::size_t i = 0; i < 64; ++i)
+    row[528 + 2 * i] = std::byte{0}, row[529 + 2 * i] = std::byte{0xC0};
+  PagedRows layout;
+  layout.base = row.data();
+  layout.row_bytes = layout.block_bytes = 656;
+  layout.block_rows = 1;
+  layout.format = RowFormat::kFp8DsMla;
+  layout.key_scale = 7.0F;  // of plain rows only
+  const ReferenceRows rows = one_row(testing_support::latent_shape(1, 512, 64), layout);
+  ASSERT_EQ(rows.keys.size(), 576U);
+  ASSERT_EQ(rows.values.size(), 512U);
+  for (std::size_t i = 0; i < 512; ++i) {
+    EXPECT_EQ(rows.keys[i], double{scales[i / 128]}) << i;
+    EXPECT_EQ(rows.values[i], rows.keys[i]) << i;
+  }
+  for (std::size_t i = 512; i < 576; ++i) EXPECT_EQ(rows.keys[i], -2.0) << i;
+}
+
+TEST(ReferenceAttention, TheRowOf584BytesHasItsScalesBehindThePage) {
+  std::vector<std::byte> page(576 + 8, std::byte{0x40});  // all codes 2
+  const int exponents[] = {0, 1, -1, 30, -127, 127, -60};
+  for (std::size_t i = 0; i < 7; ++i) page[576 + i] = static_cast<std::byte>(exponents[i] + 127);
+  page[583] = std::byte{0xFF};
+  for (std::size_t i = 0; i < 64; ++i)
+    page[448 + 2 * i] = std::byte{0x80}, page[449 + 2 * i] = std::byte{0x3F};
+  PagedRows layout;
+  layout.base = page.data();
+  layout.row_bytes = 576;
+  layout.block_bytes = 584;
+  layout.block_rows = 1;
+  layout.format = RowFormat::kDeepSeekV4;
+  layout.scales_offset = 576;
+  const ReferenceRows rows = one_row(testing_support::latent_shape(1, 512, 0), layout);
+  ASSERT_EQ(rows.keys.size(), 512U);
+  for (std::size_t i = 0; i < 448; ++i) {
+    EXPECT_EQ(rows.keys[i], std::ldexp(2.0, exponents[i / 64])) << i;
+  }
+  for (std::size_t i = 448; i < 512; ++i) EXPECT_EQ(rows.keys[i], 1.0) << i;
+  EXPECT_EQ(rows.values, rows.keys);
+  page[578] = std::byte{0xFF};
+  EXPECT_TRUE(std::isnan(one_row(testing_support::latent_shape(1, 512, 0), layout).keys[2 * 64]));
+}
+
 }  // namespace
 }  // namespace emblema

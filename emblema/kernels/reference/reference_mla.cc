@@ -1,6 +1,8 @@
 #include "emblema/kernels/reference/reference_mla.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace emblema {
 namespace {
@@ -58,6 +60,30 @@ std::vector<double> absorbed_query(const MlaWeights& weights, std::span<const do
     for (std::size_t c = 0; c < weights.rope_dim; ++c) to[rank + c] = q[weights.nope_dim + c];
   }
   return absorbed;
+}
+
+// The up-projections and the widths that they have.
+struct UpProjections {
+  std::uint32_t heads = 0;
+  std::size_t rank = 0;
+  std::size_t nope_dim = 0;
+  std::size_t rope_dim = 0;
+  std::span<const double> key_up;
+  std::span<const double> value_up;
+};
+
+// Appends one token: k_i = [W_UK,i c ; k_r], v_i = W_UV,i c for all heads.
+void append_expanded(const UpProjections& up, std::span<const double> row, ReferenceRows& to) {
+  const std::span<const double> latent = row.first(up.rank);
+  const std::span<const double> rope_key = row.subspan(up.rank, up.rope_dim);
+  const std::vector<double> nope_keys = multiply(up.key_up, latent);
+  for (std::uint32_t head = 0; head < up.heads; ++head) {
+    const auto nope = head_block(nope_keys, head, up.nope_dim);
+    to.keys.insert(to.keys.end(), nope.begin(), nope.end());
+    to.keys.insert(to.keys.end(), rope_key.begin(), rope_key.end());
+  }
+  const std::vector<double> values = multiply(up.value_up, latent);
+  to.values.insert(to.values.end(), values.begin(), values.end());
 }
 
 // Sum of p c per head: [heads][latent_rank].
@@ -123,19 +149,11 @@ std::vector<double> mla_expanded(const MlaWeights& weights, const RopeTable& rop
   shape.rope = &rope;
   ReferenceRows expanded;
   expanded.places.assign(places.begin(), places.end());
+  const UpProjections up = {weights.heads,    weights.latent_rank, weights.nope_dim,
+                            weights.rope_dim, weights.key_up,      weights.value_up};
   const std::size_t row_width = weights.latent_rank + weights.rope_dim;
   for (std::size_t j = 0; j < places.size(); ++j) {
-    const std::span<const double> row = rows.subspan(j * row_width, row_width);
-    const std::span<const double> latent = row.first(weights.latent_rank);
-    const std::span<const double> rope_key = row.subspan(weights.latent_rank);
-    const std::vector<double> nope_keys = multiply(weights.key_up, latent);
-    for (std::uint32_t head = 0; head < weights.heads; ++head) {
-      const auto nope = head_block(nope_keys, head, weights.nope_dim);
-      expanded.keys.insert(expanded.keys.end(), nope.begin(), nope.end());
-      expanded.keys.insert(expanded.keys.end(), rope_key.begin(), rope_key.end());
-    }
-    const std::vector<double> values = multiply(weights.value_up, latent);
-    expanded.values.insert(expanded.values.end(), values.begin(), values.end());
+    append_expanded(up, rows.subspan(j * row_width, row_width), expanded);
   }
   std::vector<double> heads(std::size_t{weights.heads} * weights.value_dim);
   std::vector<double> lse(weights.heads);
@@ -192,6 +210,50 @@ std::vector<double> mla_absorbed_both(const MlaWeights& weights, const RopeTable
     for (std::size_t d = 0; d < output.size(); ++d) output[d] += part[d];
   }
   return output;
+}
+
+Status reference_prefill(const AttentionInputs& inputs, const LatentExpansion& expansion,
+                         std::span<double> out, std::span<double> lse) {
+  if (auto s = check_prefill_inputs(inputs, expansion, out.size(), lse.size()); !s) return s;
+  std::fill(out.begin(), out.end(), 0.0);
+  std::fill(lse.begin(), lse.end(), -std::numeric_limits<double>::infinity());
+  const AttentionShape& stored = inputs.shape;
+  const std::vector<double> key_up(expansion.key_up.begin(), expansion.key_up.end());
+  const std::vector<double> value_up(expansion.value_up.begin(), expansion.value_up.end());
+  const UpProjections up = {stored.query_heads,
+                            stored.value_dim,
+                            expansion.content_dim,
+                            stored.key_dim - stored.value_dim,
+                            key_up,
+                            value_up};
+  AttentionShape shape = stored;
+  shape.kind = RowKind::kGrouped;
+  shape.kv_heads = shape.query_heads;
+  shape.key_dim = static_cast<std::uint32_t>(up.nope_dim + up.rope_dim);
+  shape.value_dim = expansion.value_dim;
+  shape.rotary_offset = expansion.content_dim + stored.rotary_offset - stored.value_dim;
+  const std::size_t query_width = std::size_t{shape.query_heads} * shape.key_dim;
+  const std::size_t out_width = std::size_t{shape.query_heads} * shape.value_dim;
+  for (const SequenceInputs& sequence : inputs.sequences) {
+    const ReferenceRows latents = reference_rows(inputs, sequence);
+    ReferenceRows expanded;
+    expanded.places = latents.places;
+    for (std::size_t j = 0; j < latents.places.size(); ++j) {
+      append_expanded(up, std::span(latents.keys).subspan(j * stored.key_dim, stored.key_dim),
+                      expanded);
+    }
+    for (std::uint64_t i = 0; i < sequence.queries; ++i) {
+      const std::uint64_t token = sequence.first_query + i;
+      const float* q = inputs.q + token * query_width;
+      const std::vector<double> query(q, q + query_width);
+      reference_query(shape, expanded, query,
+                      sequence.query_position + static_cast<std::int64_t>(i),
+                      out.subspan(token * out_width, out_width),
+                      lse.subspan(token * shape.query_heads, shape.query_heads));
+    }
+  }
+  reference_finish(out, lse, inputs.sinks);
+  return {};
 }
 
 }  // namespace emblema

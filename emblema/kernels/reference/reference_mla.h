@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "emblema/kernels/attention.h"
 #include "emblema/kernels/reference/reference_attention.h"
 #include "emblema/layout/rope_table.h"
 
@@ -68,5 +69,10 @@ std::vector<double> mla_absorbed_both(const MlaWeights& weights, const RopeTable
                                       std::span<const double> hidden, std::int64_t position,
                                       std::span<const double> rows,
                                       std::span<const ReferenceRows::Place> places);
+
+// prefill_attention in the expanded form, in double: the same inputs, checks, shapes and errors.
+[[nodiscard]] Status reference_prefill(const AttentionInputs& inputs,
+                                       const LatentExpansion& expansion, std::span<double> out,
+                                       std::span<double> lse);
 
 }  // namespace emblema

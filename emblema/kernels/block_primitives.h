@@ -132,7 +132,9 @@ struct ExpandTask {
 
 struct BlockPrimitives {
   Isa isa = Isa::kScalar;
-  std::uint32_t block_rows = 0;  // <= kBlockRowsMax
+  // Rows of a block, from the widths as stored: what stays in the nearest caches beside queries and
+  // sums. At most kBlockRowsMax.
+  std::uint32_t (*block_rows)(const TileWidths& stored);
 
   // Bytes, multiples of 64.
   std::size_t (*query_bytes)(const TileWidths& widths, std::uint32_t query_count);

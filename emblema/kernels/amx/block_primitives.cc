@@ -29,7 +29,7 @@ namespace emblema {
 const BlockPrimitives& amx_primitives() {
   using namespace amx_kernels;
   static constexpr BlockPrimitives kTable = {
-      Isa::kAmx,       kBlockRows,   query_bytes, row_bytes, weight_bytes, out_bytes,
+      Isa::kAmx,       block_rows,   query_bytes, row_bytes, weight_bytes, out_bytes,
       matrix_bytes,    pack_queries, pack_matrix, load_rows, expand_rows,  weigh_rows,
       accumulate_rows, read_out,     kStep,       true};
   return kTable;

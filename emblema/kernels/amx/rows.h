@@ -13,6 +13,11 @@
 namespace emblema::amx_kernels {
 
 inline constexpr std::uint32_t kBlockRows = 256;
+// Rows of all heads in turn: a block and the next one, of a few KiB a row, have to leave room in a
+// second-level cache of 2 MiB.
+inline std::uint32_t block_rows(const TileWidths& stored) {
+  return stored.value_in_key ? kBlockRows : kBlockRows / 2;
+}
 inline constexpr std::uint32_t kGroups = kBlockRows / kTileRows;
 inline constexpr std::uint32_t kPieces = kBlockRows / kStep;  // two groups each
 

@@ -46,6 +46,7 @@ void LaneSizes::include(const Call& call, const Unit& unit) {
 Lane::Lane(const Call& call, const LaneSizes& sizes, Carver& carver)
     : call_(call),
       primitives_(call.primitives),
+      block_rows_(call.primitives.block_rows(call.stored)),
       units_(carver.take_array<Unit>(sizes.joined)),
       chunks_(carver.take_array<Chunk>(sizes.joined * sizes.chunks)),
       queries_(carver.take(sizes.joined * sizes.query_bytes)),
@@ -172,7 +173,7 @@ void Lane::pack_chunks(std::int64_t delta) {
 // Blocks end at multiples of the primitives' block, counted in rows of the span's own blocks, so
 // that where sums are cut depends on the span alone and whole pages stay whole.
 RowRange Lane::next_block(const Span& span, std::uint64_t row, std::uint64_t end) const {
-  const std::uint64_t rows = primitives_.block_rows;
+  const std::uint64_t rows = block_rows_;
   const std::uint64_t cut = ((span.first_row + row) / rows + 1) * rows - span.first_row;
   return {row, std::min(end, cut)};
 }
@@ -180,7 +181,7 @@ RowRange Lane::next_block(const Span& span, std::uint64_t row, std::uint64_t end
 // Moves the first row back to where a group of rows begins (row_step), counted from the beginning
 // of its block, or of the span within it.
 RowRange Lane::from_whole_groups(const Span& span, RowRange range) const {
-  const std::uint64_t rows = primitives_.block_rows;
+  const std::uint64_t rows = block_rows_;
   const std::uint64_t block = (span.first_row + range.first) / rows * rows;
   const std::uint64_t begin = block > span.first_row ? block - span.first_row : 0;
   range.first -= (range.first - begin) % primitives_.row_step;

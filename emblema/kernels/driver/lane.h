@@ -89,6 +89,7 @@ class Lane {
 
   const Call& call_;
   const BlockPrimitives& primitives_;
+  std::uint32_t block_rows_;
   std::span<Unit> units_;  // whose chunks are there; the first unit_count_
   std::uint64_t unit_count_ = 0;
   bool is_packed_ = false;

@@ -36,6 +36,11 @@ struct Body {
   static float* floats(std::byte* p) { return reinterpret_cast<float*>(p); }
   static const float* floats(const std::byte* p) { return reinterpret_cast<const float*>(p); }
 
+  // Keys and values of one head of 128, 24 rows of them, leave room in a first-level cache of 32
+  // KiB; latents, read by many heads, stream from the second whatever their number.
+  static std::uint32_t block_rows(const TileWidths& stored) {
+    return stored.value_in_key ? kBlockRows : kBlockRows / 2;
+  }
   static std::size_t query_bytes(const TileWidths& w, std::uint32_t count) {
     return query_stride(count) * padded(w.key_dim, kPad) * sizeof(float);
   }
@@ -97,11 +102,11 @@ struct Body {
   // to[row][lane] = panel . rows[row]
   static void multiply_panel(std::uint32_t vectors, const float* panel, std::uint32_t channels,
                              const float* rows, std::size_t stride, std::uint32_t row_count,
-                             float* to, std::size_t to_stride) {
+                             float* to, std::size_t to_stride, RowPrefetch& prefetch) {
     if (vectors == 2) {
-      score_panel<L, 2>(panel, channels, rows, stride, row_count, to, to_stride);
+      score_panel<L, 2>(panel, channels, rows, stride, row_count, to, to_stride, prefetch);
     } else {
-      score_panel<L, 1>(panel, channels, rows, stride, row_count, to, to_stride);
+      score_panel<L, 1>(panel, channels, rows, stride, row_count, to, to_stride, prefetch);
     }
   }
 
@@ -110,10 +115,11 @@ struct Body {
                        const float* rows, std::size_t stride, std::uint32_t row_count, float* to,
                        std::size_t to_stride) {
     std::uint32_t vectors = 0;
+    RowPrefetch nothing;
     for (std::uint32_t first = 0; first < outputs; first += vectors * L::kLanes) {
       vectors = panel_vectors(outputs - first);
       multiply_panel(vectors, floats(matrix) + std::size_t{first} * inputs, inputs, rows, stride,
-                     row_count, to + first, to_stride);
+                     row_count, to + first, to_stride, nothing);
     }
   }
 
@@ -151,14 +157,14 @@ struct Body {
   static void weigh_rows(const WeighTask& task) {
     const std::size_t score_stride = query_stride(task.query_count);
     RowPrefetch prefetch = task.prefetch;
-    prefetch.spread(score_stride / (2 * L::kLanes));
+    prefetch.spread((score_stride + 2 * L::kLanes - 1) / (2 * L::kLanes) *
+                    score_steps<L>(task.widths.key_dim, task.row_count));
     std::uint32_t vectors = 0;
     for (std::uint32_t q = 0; q < task.query_count; q += vectors * L::kLanes) {
       vectors = panel_vectors(task.query_count - q);
-      prefetch.step();
       multiply_panel(vectors, floats(task.queries) + std::size_t{q} * task.widths.key_dim,
                      task.widths.key_dim, floats(task.rows), key_stride(task.widths),
-                     task.row_count, floats(task.weights) + q, score_stride);
+                     task.row_count, floats(task.weights) + q, score_stride, prefetch);
       for (std::uint32_t v = 0; v < vectors; ++v) weigh_lanes(task, q + v * L::kLanes);
     }
   }
@@ -198,11 +204,11 @@ struct Body {
     // So many channels that their values stay in the first-level cache for all queries.
     constexpr std::uint32_t kRun = 8 * L::kLanes;
     const auto end = static_cast<std::uint32_t>(span.out_stride);
-    prefetch.spread((end + kRun - 1) / kRun);
+    const std::uint32_t queries = task.end_query - task.first_query;
+    prefetch.spread(std::uint64_t{end} / (2 * L::kLanes) *
+                    ((queries + L::kTileRows - 1) / L::kTileRows));
     for (std::uint32_t channel = 0; channel < end; channel += kRun) {
-      prefetch.step();
-      accumulate_queries<L>(span, task.end_query - task.first_query, channel,
-                            std::min(end, channel + kRun));
+      accumulate_queries<L>(span, queries, channel, std::min(end, channel + kRun), prefetch);
     }
   }
 
@@ -212,7 +218,7 @@ struct Body {
   }
 
   static constexpr BlockPrimitives table(Isa isa) {
-    return {isa,         kBlockRows,   query_bytes,     row_bytes,   weight_bytes,
+    return {isa,         block_rows,   query_bytes,     row_bytes,   weight_bytes,
             out_bytes,   matrix_bytes, pack_queries,    pack_matrix, load_rows,
             expand_rows, weigh_rows,   accumulate_rows, read_out};
   }

@@ -46,6 +46,7 @@ struct E4m3Numbers {
 template <class L, class Numbers>
 inline void load_numbers(const std::byte* from, std::uint32_t count, float* to) {
   std::uint32_t c = 0;
+#pragma GCC unroll 4
   for (; c + L::kLanes <= count; c += L::kLanes) {
     L::store(to + c, Numbers::vector(from + c * Numbers::kBytes));
   }
@@ -56,6 +57,7 @@ template <class L>
 inline void load_e4m3(const std::byte* from, std::uint32_t count, float scale, float* to) {
   const auto factor = L::set1(scale);
   std::uint32_t c = 0;
+#pragma GCC unroll 4
   for (; c + L::kLanes <= count; c += L::kLanes) {
     L::store(to + c, L::mul(E4m3Numbers<L>::vector(from + c), factor));
   }

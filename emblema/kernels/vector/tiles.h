@@ -45,13 +45,22 @@ inline void score_tile(const float* panel, const float* rows, std::size_t stride
   }
 }
 
+inline constexpr std::uint32_t kChannelRun = 256;
+
+// Micro-tiles of score_panel, each of which is a step of the prefetch.
+template <class L>
+constexpr std::uint64_t score_steps(std::uint32_t channels, std::uint32_t row_count) {
+  const std::uint64_t runs = (channels + kChannelRun - 1) / kChannelRun;
+  return runs * ((row_count + L::kTileRows - 1) / L::kTileRows);
+}
+
 // All rows of a block for one panel of queries. Channels come in runs whose panel stays in the
 // first-level cache; sums wait in `scores` meanwhile, so their order is that of the channels.
 template <class L, std::uint32_t kVectors>
 inline void score_panel(const float* panel, std::uint32_t channels, const float* rows,
                         std::size_t stride, std::uint32_t row_count, float* scores,
-                        std::size_t score_stride) {
-  constexpr std::uint32_t kRun = 256;
+                        std::size_t score_stride, RowPrefetch& prefetch) {
+  constexpr std::uint32_t kRun = kChannelRun;
   for (std::uint32_t c = 0; c < channels; c += kRun) {
     const std::uint32_t run = std::min(kRun, channels - c);
     const float* from = panel + std::size_t{c} * kVectors * L::kLanes;
@@ -60,9 +69,11 @@ inline void score_panel(const float* panel, std::uint32_t channels, const float*
     constexpr std::uint32_t kRows = kVectors == 1 ? 12 : L::kTileRows;
     std::uint32_t r = 0;
     for (; r + kRows <= row_count; r += kRows) {
+      prefetch.step();
       score_tile<L, kRows, kVectors>(from, rows + r * stride + c, stride, run, continues,
                                      scores + r * score_stride, score_stride);
     }
+    prefetch.step();
     for (; r + 4 <= row_count; r += 4) {
       score_tile<L, 4, kVectors>(from, rows + r * stride + c, stride, run, continues,
                                  scores + r * score_stride, score_stride);
@@ -128,11 +139,15 @@ inline void accumulate_tile(const ValueSpan& span, std::uint32_t channel) {
 
 // kQueries queries over channels [channel, end), a multiple of the lanes.
 template <class L, std::uint32_t kQueries, std::uint32_t kVectors>
-inline void accumulate_channels(const ValueSpan& span, std::uint32_t channel, std::uint32_t end) {
+inline void accumulate_channels(const ValueSpan& span, std::uint32_t channel, std::uint32_t end,
+                                RowPrefetch& prefetch) {
   for (; channel + kVectors * L::kLanes <= end; channel += kVectors * L::kLanes) {
+    prefetch.step();
     accumulate_tile<L, kQueries, kVectors>(span, channel);
   }
-  if constexpr (kVectors > 1) accumulate_channels<L, kQueries, kVectors / 2>(span, channel, end);
+  if constexpr (kVectors > 1) {
+    accumulate_channels<L, kQueries, kVectors / 2>(span, channel, end, prefetch);
+  }
 }
 
 template <class L>
@@ -156,20 +171,20 @@ constexpr std::uint32_t tile_queries(std::uint32_t left) {
 // All queries over channels [channel, end).
 template <class L>
 inline void accumulate_queries(const ValueSpan& span, std::uint32_t query_count,
-                               std::uint32_t channel, std::uint32_t end) {
+                               std::uint32_t channel, std::uint32_t end, RowPrefetch& prefetch) {
   std::uint32_t count = 0;
   for (std::uint32_t q = 0; q < query_count; q += count) {
     const ValueSpan at = from_query<L>(span, q);
     count = tile_queries<L>(query_count - q);
     if constexpr (L::kTileRows >= 12) {
-      if (count == 12) accumulate_channels<L, 12, 2>(at, channel, end);
-      if (count == 8) accumulate_channels<L, 8, 2>(at, channel, end);
+      if (count == 12) accumulate_channels<L, 12, 2>(at, channel, end, prefetch);
+      if (count == 8) accumulate_channels<L, 8, 2>(at, channel, end, prefetch);
     }
-    if (count == 6) accumulate_channels<L, 6, 2>(at, channel, end);
-    if (count == 4) accumulate_channels<L, 4, 2>(at, channel, end);
-    if (count == 3) accumulate_channels<L, 3, 2>(at, channel, end);
-    if (count == 2) accumulate_channels<L, 2, 4>(at, channel, end);
-    if (count == 1) accumulate_channels<L, 1, 8>(at, channel, end);
+    if (count == 6) accumulate_channels<L, 6, 2>(at, channel, end, prefetch);
+    if (count == 4) accumulate_channels<L, 4, 2>(at, channel, end, prefetch);
+    if (count == 3) accumulate_channels<L, 3, 2>(at, channel, end, prefetch);
+    if (count == 2) accumulate_channels<L, 2, 4>(at, channel, end, prefetch);
+    if (count == 1) accumulate_channels<L, 1, 8>(at, channel, end, prefetch);
   }
 }
 

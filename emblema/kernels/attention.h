@@ -6,7 +6,8 @@
 // Against exact arithmetic over the same stored rows, drawn N(0, 1), |error| / |out| in norm is at
 // most (docs/internals/kernels.md has what was measured)
 //   2e-6   scalar, avx2, avx512, and amx over fp32 and fp16 rows: sums in fp32
-//   4e-3   amx over bf16 and e4m3 rows: queries and probabilities are rounded to bf16
+//   4e-3   amx over bf16 and e4m3 rows: queries and probabilities are rounded to bf16;
+//          6e-3 in the expanded form, where keys and values are, too
 // up to 64 Ki rows; the sums' rounding grows with the square root of the rows. lse is the natural
 // logarithm of the sum of exponentials and never includes the sink. A query with nothing visible
 // gives out = 0 and lse = -infinity, never NaN. (FlashMLA 9241ae3e returns +infinity there: mind it

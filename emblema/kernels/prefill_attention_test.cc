@@ -31,7 +31,8 @@ void expect_prefill(PrefillCase& prefill, const std::string& name) {
     const double out = relative_difference(prefill.out, truth.out);
     const double lse = lse_difference(prefill.lse, truth.lse);
     worst_errors().record(isa, prefill.call.storage, out, lse);
-    EXPECT_LE(out, bound);
+    // Tiles round the expanded keys and values to bf16, too.
+    EXPECT_LE(out, computes_in_bf16(isa, prefill.call.storage) ? 6e-3 : bound);
     EXPECT_LE(lse, bound);
     EXPECT_LE(relative_difference(prefill.absorbed_out(), truth.out), bound);
   }

@@ -248,6 +248,8 @@ Result<AgentsReport> run_agents(const ModelGeometry& geometry, const AgentsOptio
   report.model = geometry.model().name;
   report.attention = geometry.attention_in_words();
   report.kv_dtype = std::string(to_string(geometry.options().kv_dtype));
+  report.isa = options.isa.value_or(best_isa());
+  report.threads = options.threads;
   report.notes = geometry.model().notes;
   report.layers = geometry.layers().size();
   report.agents = workload->agents.size();

@@ -74,6 +74,8 @@ struct AgentsReport {
   std::string model;
   std::string attention;
   std::string kv_dtype;
+  Isa isa = Isa::kScalar;  // of attention
+  std::uint32_t threads = 1;
   std::uint64_t layers = 0;
   std::uint64_t agents = 0;
   std::uint64_t document_tokens = 0;

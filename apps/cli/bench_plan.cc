@@ -115,13 +115,9 @@ Status read_cases(std::string_view rest, BenchPlan* plan) {
 
 Status read_isa(const std::string& text, BenchPlan* plan) {
   plan->attention_options.isa = best_isa();
-  if (text.empty()) return {};
-  const auto isa = parse_isa(text);
-  if (!isa) return fail(ErrorCode::Invalid, fmt::format("--{}", isa.error().message));
-  if (const Status can = check_isa(*isa); !can) {
-    return fail(can.error().code, fmt::format("--isa {}", can.error().message));
-  }
-  plan->attention_options.isa = *isa;
+  const auto isa = parse_isa_option(text);
+  if (!isa) return propagate(isa);
+  if (*isa) plan->attention_options.isa = **isa;
   return {};
 }
 

@@ -69,8 +69,7 @@ Result<std::optional<Isa>> parse_isa_option(std::string_view text) {
   }
   if (const Status runs = check_isa(*isa); !runs) {
     return fail(ErrorCode::Invalid,
-                fmt::format("--isa is '{}', which this machine does not run: {}", text,
-                            runs.error().message));
+                fmt::format("--isa is not for this machine: {}", runs.error().message));
   }
   return std::optional<Isa>(*isa);
 }

@@ -46,6 +46,8 @@ std::string run_json(const agents::AgentsReport& report) {
   json.field("model", report.model);
   json.field("attention", report.attention);
   json.field("kv_dtype", report.kv_dtype);
+  json.field("isa", to_string(report.isa));
+  json.field("threads", std::uint64_t{report.threads});
   json.field("layers", report.layers);
   json.field("agents", report.agents);
   json.field("document_tokens", report.document_tokens);

@@ -22,22 +22,38 @@ bool has_angles(const AppendInputs& inputs) {
   return !inputs.cosines.empty() || !inputs.sines.empty();
 }
 
-Status check_count(std::string_view field, std::uint64_t size, std::uint64_t rows,
+template <class T>
+Status check_memory(std::string_view field, std::span<const T> memory) {
+  if (memory.data() != nullptr || memory.empty()) return {};
+  return fail(ErrorCode::Invalid,
+              fmt::format("{} is null with {} numbers; allowed: the address of so many", field,
+                          memory.size()));
+}
+
+template <class T>
+Status check_count(std::string_view field, std::span<const T> memory, std::uint64_t rows,
                    std::uint64_t each) {
+  if (auto s = check_memory(field, memory); !s) return s;
+  const std::uint64_t size = memory.size();
   if (size / each == rows && size % each == 0) return {};
   return fail(ErrorCode::Invalid,
               fmt::format("size of {} is {}; allowed: {} rows x {}", field, size, rows, each));
 }
 
 Status check_angles(const AppendInputs& inputs, std::uint64_t rows) {
+  if (inputs.rotate == nullptr && has_angles(inputs)) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("rotate is null with {} cosines and {} sines; allowed: their table",
+                            inputs.cosines.size(), inputs.sines.size()));
+  }
   if (auto s = check_rotary_channels(inputs.shape, inputs.rotate); !s) return s;
   const std::uint32_t pairs = pairs_of(inputs);
   if (pairs == 0) return {};
   if (has_angles(inputs)) {
-    if (auto s = check_count("cosines", inputs.cosines.size(), rows, pairs); !s) return s;
-    return check_count("sines", inputs.sines.size(), rows, pairs);
+    if (auto s = check_count("cosines", inputs.cosines, rows, pairs); !s) return s;
+    return check_count("sines", inputs.sines, rows, pairs);
   }
-  if (auto s = check_count("positions", inputs.positions.size(), rows, 1); !s) return s;
+  if (auto s = check_count("positions", inputs.positions, rows, 1); !s) return s;
   constexpr std::int64_t kMost = AttentionLimits::kPositionMax;
   for (std::size_t i = 0; i < inputs.positions.size(); ++i) {
     if (inputs.positions[i] >= -kMost && inputs.positions[i] <= kMost) continue;
@@ -51,6 +67,7 @@ Status check_append(const AppendInputs& inputs, const RowTarget& target,
                     const RowOptions& options) {
   if (auto s = check_row_options(options); !s) return s;
   if (auto s = check_row_shape(inputs.shape); !s) return s;
+  if (auto s = check_memory("numbers", inputs.numbers); !s) return s;
   const std::uint64_t width = RowWidths(inputs.shape).numbers();
   if (inputs.numbers.size() % width != 0) {
     return fail(ErrorCode::Invalid, fmt::format("size of numbers is {}; allowed: whole rows of {}",

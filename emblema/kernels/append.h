@@ -27,23 +27,23 @@ namespace emblema {
 struct AppendInputs {
   // kind, kv_heads, key_dim, value_dim and rotary_offset; the rest plays no part.
   AttentionShape shape;
-  std::span<const float> numbers;  // [count][numbers of a row]; left as they are
+  std::span<const float> numbers = {};  // [count][numbers of a row]; left as they are
 
   // Rotates channels rotary_offset ... + rotary_dim of each key at its row's position, the table's
   // amplitude applied. Null: keys are rotated already, or never.
   const RopeTable* rotate = nullptr;
-  std::span<const std::int64_t> positions;  // [count], read only where `rotate` needs them
+  std::span<const std::int64_t> positions = {};  // [count], read only where `rotate` needs them
   // [count][rotary_dim / 2] what fill_rotation gives for each row: a step with many layers computes
   // them once, which costs more than all the rest. Empty: computed here from the positions.
-  std::span<const float> cosines;
-  std::span<const float> sines;
+  std::span<const float> cosines = {};
+  std::span<const float> sines = {};
 };
 
 // Writes numbers.size() / (numbers of a row) rows. REQUIRES: the target's blocks differ.
 // Invalid, before any byte is written, naming the field: shape and layout fields out of range,
-// numbers that are no whole rows, positions or angles of another count, a position beyond
-// AttentionLimits, rows that leave the blocks, null memory, a scale rule that could divide by 0.
-// Unsupported: an isa that this machine lacks.
+// numbers that are no whole rows, positions or angles of another count, angles without their table,
+// a position beyond AttentionLimits, rows that leave the blocks, null memory, a scale rule that
+// could divide by 0. Unsupported: an isa that this machine lacks.
 [[nodiscard]] Status append_rows(const AppendInputs& inputs, const RowTarget& target,
                                  const RowOptions& options = {});
 

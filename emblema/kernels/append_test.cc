@@ -318,6 +318,28 @@ TEST(AppendRows, RefusesSizesByName) {
               HasSubstr("key_dim is 1025; allowed: 1 to 1024"));
 }
 
+// Angles without their table wrote keys that were not turned; null memory was read.
+TEST(AppendRows, RefusesAnglesWithoutATableAndNullMemory) {
+  EXPECT_THAT(outcome([](Call& c) {
+                c.inputs.rotate = nullptr;
+                c.inputs.cosines = c.inputs.sines = c.inputs.numbers.first(6);
+              }),
+              HasSubstr("rotate is null with 6 cosines and 6 sines"));
+  const float* const nowhere = nullptr;
+  EXPECT_THAT(outcome([&](Call& c) {
+                c.inputs.numbers = {nowhere, 24};
+              }),
+              HasSubstr("numbers is null with 24 numbers"));
+  EXPECT_THAT(outcome([&](Call& c) {
+                c.inputs.cosines = {nowhere, 6};
+              }),
+              HasSubstr("cosines is null"));
+  EXPECT_THAT(outcome([](Call& c) {
+                c.inputs.positions = {static_cast<const std::int64_t*>(nullptr), 3};
+              }),
+              HasSubstr("positions is null"));
+}
+
 TEST(AppendRows, RefusesPlacesByName) {
   EXPECT_THAT(outcome([](Call& c) { c.target.first_row = UINT64_MAX; }),
               HasSubstr("first_row + rows is 18446744073709551615 + 3"));

@@ -1,6 +1,8 @@
 // The entry points: check, size, run.
 #include "emblema/kernels/attention.h"
 
+#include <functional>
+
 #include "emblema/kernels/driver/call.h"
 #include "emblema/kernels/driver/waves.h"
 
@@ -29,6 +31,21 @@ Status check_call(const AttentionInputs& inputs, const LatentExpansion* expansio
   return check_isa(options.isa.value_or(best_isa()));
 }
 
+// Where results go: memory, each its own.
+Status check_results(std::span<float> out, std::span<float> lse) {
+  if (out.data() == nullptr && !out.empty()) {
+    return fail(ErrorCode::Invalid, "out is null; allowed: memory for the results");
+  }
+  if (lse.data() == nullptr && !lse.empty()) {
+    return fail(ErrorCode::Invalid, "lse is null; allowed: memory for the results");
+  }
+  const std::less<const float*> before;
+  const bool are_apart =
+      !before(lse.data(), out.data() + out.size()) || !before(out.data(), lse.data() + lse.size());
+  if (out.empty() || lse.empty() || are_apart) return {};
+  return fail(ErrorCode::Invalid, "lse lies in the memory of out; allowed: memory of its own");
+}
+
 }  // namespace
 
 Result<std::uint64_t> attention_workspace_bytes(const AttentionInputs& inputs,
@@ -47,6 +64,7 @@ Result<std::uint64_t> attention_workspace_bytes(const AttentionInputs& inputs,
 Status prefill_attention(const AttentionInputs& inputs, std::span<float> out, std::span<float> lse,
                          const LatentExpansion* expansion, const AttentionOptions& options) {
   if (auto s = check_call(inputs, expansion, out.size(), lse.size(), options); !s) return s;
+  if (auto s = check_results(out, lse); !s) return s;
   const std::uint32_t workers = workers_of(options);
   Call call(inputs, expansion, options.isa.value_or(best_isa()), out.data(), lse.data());
   driver::share_among(workers, call);

@@ -3,16 +3,19 @@
 // For each query and head: z = scale * q.k, softcap, mask, softmax, weighted sum of values; then,
 // once, the sink: out *= 1 / (1 + exp(sink - lse)). Accumulation is at least fp32.
 //
-// Against exact arithmetic over the same stored rows, drawn N(0, 1), |error| / |out| in norm is at
-// most (docs/internals/kernels.md has what was measured)
+// Against exact arithmetic over the same stored rows, queries and rows drawn N(0, 1) and scale = 1
+// / sqrt(key_dim), |error| / |out| in norm is at most (docs/internals/kernels.md has what was
+// measured)
 //   2e-6   scalar, avx2, avx512, and amx over fp32 and fp16 rows: sums in fp32
 //   4e-3   amx over bf16 and e4m3 rows: queries and probabilities are rounded to bf16;
 //          6e-3 in the expanded form, where keys and values are, too
-// up to 64 Ki rows; the sums' rounding grows with the square root of the rows. lse is the natural
-// logarithm of the sum of exponentials and never includes the sink. A query with nothing visible
-// gives out = 0 and lse = -infinity, never NaN. (FlashMLA 9241ae3e returns +infinity there: mind it
-// when merging with its partial results.) A row with NaN or infinity reaches only queries that see
-// it.
+// up to 64 Ki rows; the sums' rounding grows with the square root of the rows, and a logit's own
+// rounding, 2^-24 |z|, is an error of e^z: twice as large logits, up to twice the error. lse is off
+// by at most the same, relative to max(1, |lse|). Logits that fp32 does not hold give NaN. lse is
+// the natural logarithm of the sum of exponentials and never includes the sink. A query with
+// nothing visible gives out = 0 and lse = -infinity, never NaN. (FlashMLA 9241ae3e returns
+// +infinity there: mind it when merging with its partial results.) A row with NaN or infinity
+// reaches only queries that see it.
 //
 // Same inputs and instruction set, same bits, whatever the thread count and whichever other queries
 // and sequences are in the call. No kernel locks; nothing is taken from the heap once a workspace
@@ -51,8 +54,9 @@ struct AttentionOptions {
 // Sequences come in the order of their queries; a query row that no sequence names gives 0 and
 // -infinity. Where a layer does not rotate, delta needs an empty RopeTable: nothing is turned.
 // Invalid, before any work, naming the value: sizes of out or lse that do not fit, spans that are
-// unsorted or overlap or leave their blocks, shape fields out of range, null memory.
-// Unsupported: a delta != 0 without a table of fixed frequencies; an isa that this machine lacks.
+// unsorted or overlap or leave their blocks, shape fields out of range, null memory, lse within
+// out. Unsupported: a delta != 0 without a table of fixed frequencies; an isa that this machine
+// lacks.
 [[nodiscard]] Status decode_attention(const AttentionInputs& inputs, std::span<float> out,
                                       std::span<float> lse, const AttentionOptions& options = {});
 
@@ -71,14 +75,15 @@ struct LatentExpansion {
 // and values are expanded per head, a few rows at a time, into the workspace: never into the cache.
 //   inputs.q [tokens][query_heads][content_dim + d_r]   out [tokens][query_heads][d_v]
 // Invalid also: an expansion of rows that are not latent, its sizes. Few queries over many rows are
-// cheaper without (layer/prefill_cost.h).
+// cheaper without (prefill_cost in layer/prefill.h).
 [[nodiscard]] Status prefill_attention(const AttentionInputs& inputs, std::span<float> out,
                                        std::span<float> lse,
                                        const LatentExpansion* expansion = nullptr,
                                        const AttentionOptions& options = {});
 
 // Bytes that a workspace grows to for such a call: so much per thread, and partial results of long
-// sequences (at most 128 MiB). Same errors as the call itself.
+// sequences (64 MiB, or those of one unit if that is more). What counts are shapes, lengths, the
+// batch and the threads; nothing is read. Same errors as the call itself, but for out and lse.
 Result<std::uint64_t> attention_workspace_bytes(const AttentionInputs& inputs,
                                                 const LatentExpansion* expansion = nullptr,
                                                 const AttentionOptions& options = {});
@@ -96,13 +101,13 @@ Result<std::uint64_t> attention_workspace_bytes(const AttentionInputs& inputs,
 //   m = max(la, lb); both -infinity: (0, -infinity); else weights e^(l - m).
 //   out, more_out [rows][value_dim]; lse, more_lse [rows]
 // The side with lse = -infinity is ignored, whatever its out holds.
-// REQUIRES: sizes as stated.
+// REQUIRES: sizes as stated (a mistake of the programmer ends the process: contract/check.h).
 void merge_attention(std::span<float> out, std::span<float> lse, std::span<const float> more_out,
                      std::span<const float> more_lse);
 
 // Applies the sinks, once, after the last merge. out [tokens][heads][value_dim], lse [tokens]
 // [heads], sinks [heads] or none. A sink of +infinity gives zeros, of -infinity changes nothing.
-// REQUIRES: sizes as stated.
+// REQUIRES: sizes as stated, as above.
 void finish_attention(std::span<float> out, std::span<const float> lse,
                       std::span<const float> sinks);
 

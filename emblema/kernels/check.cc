@@ -35,6 +35,11 @@ struct Where {
   }
 };
 
+template <class T>
+bool is_null(std::span<T> memory) {
+  return memory.data() == nullptr && !memory.empty();
+}
+
 Status check_range(std::string_view field, std::uint64_t value, std::uint64_t most) {
   if (value >= 1 && value <= most) return {};
   return invalid(field, value, fmt::format("1 to {}", most));
@@ -199,7 +204,11 @@ Status check_span_memory(const PagedRows& rows, const Span& span, const Where& w
                    fmt::format("at most {}, {} blocks of {} rows", held.value_or(0),
                                span.blocks.size(), rows.block_rows));
   }
-  const std::uint64_t last = *std::max_element(span.blocks.begin(), span.blocks.end());
+  // Of the blocks that are read: a table may be longer than its span, and many spans share one.
+  const auto first_block = static_cast<std::size_t>(span.first_row / rows.block_rows);
+  const auto end_block = static_cast<std::size_t>((*end - 1) / rows.block_rows) + 1;
+  const auto read = span.blocks.subspan(first_block, end_block - first_block);
+  const std::uint64_t last = *std::max_element(read.begin(), read.end());
   if (rows.block_count > 0 && last >= rows.block_count) {
     return invalid(where.name("blocks"), last,
                    fmt::format("indexes below rows.block_count ({})", rows.block_count));
@@ -292,6 +301,7 @@ Status check_sequences(const AttentionInputs& inputs) {
   for (std::size_t i = 0; i < inputs.sequences.size(); ++i) {
     const SequenceInputs& sequence = inputs.sequences[i];
     if (auto s = check_queries(inputs, sequence, next_query, Where{i}); !s) return s;
+    if (is_null(sequence.spans)) return invalid(Where{i}.name("spans"), "null", "spans, or none");
     if (auto s = check_spans(inputs, i); !s) return s;
     next_query = sequence.first_query + sequence.queries;
   }
@@ -326,6 +336,8 @@ Status check_call(const AttentionInputs& inputs, std::uint64_t query_width,
   if (inputs.q == nullptr && inputs.tokens > 0) {
     return invalid("q", "null", "the address of the queries");
   }
+  if (is_null(inputs.sinks)) return invalid("sinks", "null", "logits, or none");
+  if (is_null(inputs.sequences)) return invalid("sequences", "null", "sequences, or none");
   if (!inputs.sinks.empty() && inputs.sinks.size() != shape.query_heads) {
     return invalid("size of sinks", inputs.sinks.size(),
                    fmt::format("0 or query_heads ({})", shape.query_heads));
@@ -335,7 +347,7 @@ Status check_call(const AttentionInputs& inputs, std::uint64_t query_width,
 
 Status check_expansion(const AttentionShape& shape, const LatentExpansion& expansion) {
   if (shape.kind != RowKind::kLatent) {
-    return invalid("expansion", "given", "with latent rows only");
+    return invalid("expansion", "given over grouped rows", "over latent rows");
   }
   const std::uint32_t rope = shape.key_dim - shape.value_dim;
   if (rope >= Limits::kHeadWidthMax) {
@@ -349,6 +361,8 @@ Status check_expansion(const AttentionShape& shape, const LatentExpansion& expan
   if (auto s = check_range("expansion.value_dim", expansion.value_dim, Limits::kHeadWidthMax); !s) {
     return s;
   }
+  if (is_null(expansion.key_up)) return invalid("expansion.key_up", "null", "weights");
+  if (is_null(expansion.value_up)) return invalid("expansion.value_up", "null", "weights");
   const std::uint64_t outputs = std::uint64_t{shape.query_heads} * shape.value_dim;
   if (auto s = check_size("size of expansion.key_up", expansion.key_up.size(),
                           expansion.content_dim, outputs, "content_dim x query_heads x latent_dim");

@@ -341,5 +341,57 @@ TEST(CheckAttention, NothingToDoIsFine) {
   EXPECT_TRUE(decode_attention(inputs, {}, {}));
 }
 
+// Only a null q, rows.base and blocks were refused; these were read.
+TEST(CheckAttention, NullMemoryOfEveryKind) {
+  const float* const nowhere = nullptr;
+  EXPECT_THAT(refused([&](Call& c) { c.inputs.sinks = {nowhere, 4}; }), HasSubstr("sinks is null"));
+  EXPECT_THAT(refused([](Call& c) {
+                c.inputs.sequences = {static_cast<const SequenceInputs*>(nullptr), 2};
+              }),
+              HasSubstr("sequences is null"));
+  EXPECT_THAT(refused([](Call& c) {
+                c.second().spans = {static_cast<const Span*>(nullptr), 2};
+              }),
+              HasSubstr("sequence 1 spans is null"));
+  Call call(grouped_shape(4, 2, 8, 8), Encoding::kBf16);
+  std::vector<float>& out = call.attention.out;
+  std::vector<float>& lse = call.attention.lse;
+  float* const none = nullptr;
+  EXPECT_THAT(decode_attention(call.inputs, {none, out.size()}, lse).error().message,
+              HasSubstr("out is null"));
+  EXPECT_THAT(decode_attention(call.inputs, out, {none, lse.size()}).error().message,
+              HasSubstr("lse is null"));
+  EXPECT_THAT(decode_attention(call.inputs, out, std::span(out).subspan(out.size() - lse.size()))
+                  .error()
+                  .message,
+              HasSubstr("lse lies in the memory of out"));
+}
+
+TEST(CheckAttention, NullWeightsOfAnExpansion) {
+  Call call(latent_shape(2, 8, 4), Encoding::kBf16);
+  const std::vector<float> weights(2 * 8 * 3);
+  LatentExpansion expansion{weights, weights, 3, 3};
+  const std::uint64_t tokens = call.inputs.tokens;
+  expansion.key_up = {static_cast<const float*>(nullptr), weights.size()};
+  EXPECT_THAT(check_prefill_inputs(call.inputs, expansion, tokens * 6, tokens * 2).error().message,
+              HasSubstr("expansion.key_up is null"));
+  expansion = {weights, {static_cast<const float*>(nullptr), weights.size()}, 3, 3};
+  EXPECT_THAT(check_prefill_inputs(call.inputs, expansion, tokens * 6, tokens * 2).error().message,
+              HasSubstr("expansion.value_up is null"));
+}
+
+// Entries behind the span were checked too, once for every span that shares a table: quadratic.
+TEST(CheckAttention, OnlyBlocksThatASpanReadsAreLookedAt) {
+  Call call(grouped_shape(4, 2, 8, 8), Encoding::kBf16);
+  std::vector<std::uint32_t> table(call.spans[0].blocks.begin(), call.spans[0].blocks.end());
+  table.insert(table.begin(), ~0U);
+  table.push_back(~0U);
+  call.spans[0].blocks = table;
+  call.spans[0].first_row = 16;
+  EXPECT_TRUE(call.attention.decode());
+  call.spans[0].first_row = 15;
+  EXPECT_THAT(call.attention.decode().error().message, HasSubstr("blocks is 4294967295"));
+}
+
 }  // namespace
 }  // namespace emblema

@@ -16,14 +16,14 @@ namespace emblema {
 // Rows first_row, first_row + 1, ... of a list of blocks, in token order, as in a Span.
 struct RowTarget {
   std::byte* base = nullptr;  // the region plus the page's offset in a block
-  PagedRows layout;           // how rows lie there; its own base plays no part
-  std::span<const std::uint32_t> blocks;
+  PagedRows layout = {};      // how rows lie there; its own base plays no part
+  std::span<const std::uint32_t> blocks = {};
   std::uint64_t first_row = 0;
 };
 
 struct RowSource {
-  PagedRows layout;
-  std::span<const std::uint32_t> blocks;
+  PagedRows layout = {};
+  std::span<const std::uint32_t> blocks = {};
   std::uint64_t first_row = 0;
   std::uint64_t rows = 0;
 };

@@ -1,6 +1,9 @@
 // Plain values that describe one attention call over paged rows: what a cache hands to a kernel.
 // Nothing here owns memory; everything must outlive the call.
 //
+// Neither the region nor its rows need any alignment. Of a table of blocks those that a span reads
+// are looked at; of a span without rows nothing is.
+//
 // A sequence is a list of spans. A span is a run of consecutive tokens whose rows lie in a list of
 // blocks. Its rows were written for positions `position`, `position` + 1, ... and are read as if at
 // position + delta ("attached position"): causality and windows use attached positions.
@@ -18,11 +21,12 @@
 namespace emblema {
 
 struct Span {
-  std::span<const std::uint32_t> blocks;  // block indexes in the group's region, in token order
-  std::uint64_t first_row = 0;            // row of `blocks` that holds the span's first token
-  std::uint64_t rows = 0;                 // tokens
-  std::int64_t position = 0;              // stored position of the first token
-  std::int64_t delta = 0;                 // attached position = stored position + delta
+  std::span<const std::uint32_t> blocks =
+      {};                       // block indexes in the group's region, in token order
+  std::uint64_t first_row = 0;  // row of `blocks` that holds the span's first token
+  std::uint64_t rows = 0;       // tokens
+  std::int64_t position = 0;    // stored position of the first token
+  std::int64_t delta = 0;       // attached position = stored position + delta
 };
 
 // How one row holds its numbers.
@@ -66,7 +70,9 @@ struct AttentionShape {
   std::uint64_t window_tokens = 0;  // > 0: query at position i sees keys with i - j < window
   std::uint64_t chunk_tokens = 0;   // > 0: and keys of its own chunk, from its last multiple on
                                     // (a negative one before position 0)
-  std::uint32_t rotary_offset = 0;  // first rotary channel of a query: value_dim with kLatent
+  // The first rotary channel of a query: value_dim with kLatent, 448 with rows of kDeepSeekV4
+  // (whose values carry the rotation: delta != 0 is refused there).
+  std::uint32_t rotary_offset = 0;
   const RopeTable* rope = nullptr;  // needed only where a span has delta != 0
 
   // The first attached position that a query at `position` sees; may be before 0.
@@ -94,19 +100,19 @@ inline std::int64_t AttentionShape::first_visible(std::int64_t position) const {
 
 // One sequence of a batch: which queries are its own and which rows it sees.
 struct SequenceInputs {
-  std::span<const Span> spans;      // ascending, non-overlapping attached positions
-  std::uint64_t first_query = 0;    // index of its first query row in AttentionInputs::q
-  std::uint64_t queries = 1;        // consecutive tokens, at positions query_position, + 1, ...
-  std::int64_t query_position = 0;  // causal: a query sees attached positions <= its own
+  std::span<const Span> spans = {};  // ascending, non-overlapping attached positions
+  std::uint64_t first_query = 0;     // index of its first query row in AttentionInputs::q
+  std::uint64_t queries = 1;         // consecutive tokens, at positions query_position, + 1, ...
+  std::int64_t query_position = 0;   // causal: a query sees attached positions <= its own
 };
 
 struct AttentionInputs {
-  AttentionShape shape;
-  PagedRows rows;
+  AttentionShape shape = {};
+  PagedRows rows = {};
   const float* q = nullptr;  // [tokens][query_heads][key_dim], already rotated at its position
   std::uint64_t tokens = 0;  // query rows in q, over all sequences
-  std::span<const SequenceInputs> sequences;
-  std::span<const float> sinks;  // [query_heads] raw logits, or empty
+  std::span<const SequenceInputs> sequences = {};
+  std::span<const float> sinks = {};  // [query_heads] raw logits, or empty
 };
 
 }  // namespace emblema

@@ -153,14 +153,15 @@ void Lane::pack_chunks(std::int64_t delta) {
   const std::uint32_t stored_tail = shape.key_dim - shape.rotary_offset;
   const std::uint32_t rotary_offset =
       call_.expansion == nullptr ? shape.rotary_offset : width - stored_tail;
-  if (delta != 0) fill_rotation(*shape.rope, -delta, 1.0, cosines_, sines_);
+  const bool turns = delta != 0 && shape.rope->rotary_dim() > 0;
+  if (turns) fill_rotation(*shape.rope, -delta, 1.0, cosines_, sines_);
   for (std::uint64_t i = 0; i < chunk_count_; ++i) {
     const Chunk& chunk = chunks_[i];
     const float* queries[kChunkQueries];
     for (std::uint32_t q = 0; q < chunk.count; ++q) {
       const std::uint64_t row = call_.result_row(*chunk.sequence, chunk.kv_head, chunk.first + q);
       queries[q] = call_.inputs.q + row * width;
-      if (delta == 0) continue;
+      if (!turns) continue;
       float* turned = &turned_[std::size_t{q} * width];
       std::copy_n(queries[q], width, turned);
       apply_rotation(*shape.rope, cosines_, sines_, turned + rotary_offset);

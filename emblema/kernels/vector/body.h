@@ -101,25 +101,24 @@ struct Body {
 
   // to[row][lane] = panel . rows[row]
   static void multiply_panel(std::uint32_t vectors, const float* panel, std::uint32_t channels,
-                             const float* rows, std::size_t stride, std::uint32_t row_count,
-                             float* to, std::size_t to_stride, RowPrefetch& prefetch) {
+                             const RowSpan& rows, float* to, std::size_t to_stride,
+                             RowPrefetch& prefetch) {
     if (vectors == 2) {
-      score_panel<L, 2>(panel, channels, rows, stride, row_count, to, to_stride, prefetch);
+      score_panel<L, 2>(panel, channels, rows, to, to_stride, prefetch);
     } else {
-      score_panel<L, 1>(panel, channels, rows, stride, row_count, to, to_stride, prefetch);
+      score_panel<L, 1>(panel, channels, rows, to, to_stride, prefetch);
     }
   }
 
   // to[row][0 .. outputs) = matrix . rows[row]; columns up to the next whole vector become 0.
   static void multiply(const std::byte* matrix, std::uint32_t outputs, std::uint32_t inputs,
-                       const float* rows, std::size_t stride, std::uint32_t row_count, float* to,
-                       std::size_t to_stride) {
+                       const RowSpan& rows, float* to, std::size_t to_stride) {
     std::uint32_t vectors = 0;
     RowPrefetch nothing;
     for (std::uint32_t first = 0; first < outputs; first += vectors * L::kLanes) {
       vectors = panel_vectors(outputs - first);
-      multiply_panel(vectors, floats(matrix) + std::size_t{first} * inputs, inputs, rows, stride,
-                     row_count, to + first, to_stride, nothing);
+      multiply_panel(vectors, floats(matrix) + std::size_t{first} * inputs, inputs, rows,
+                     to + first, to_stride, nothing);
     }
   }
 
@@ -128,16 +127,15 @@ struct Body {
     const std::uint32_t latent = task.latent.value_dim;
     const std::uint32_t rope = task.latent.key_dim - latent;
     const std::uint32_t content = e.key_dim - rope;
-    const float* rows = floats(task.rows);
-    const std::size_t stride = key_stride(task.latent);
+    const RowSpan rows{floats(task.rows), key_stride(task.latent), task.row_count};
     float* keys = floats(task.to);
-    multiply(task.key_up, content, latent, rows, stride, task.row_count, keys, key_stride(e));
+    multiply(task.key_up, content, latent, rows, keys, key_stride(e));
     for (std::uint32_t r = 0; r < task.row_count; ++r) {
-      std::memcpy(keys + r * key_stride(e) + content, rows + r * stride + latent,
+      std::memcpy(keys + r * key_stride(e) + content, rows.rows + r * rows.stride + latent,
                   rope * sizeof(float));
     }
-    multiply(task.value_up, e.value_dim, latent, rows, stride, task.row_count,
-             keys + kBlockRows * key_stride(e), value_stride(e));
+    multiply(task.value_up, e.value_dim, latent, rows, keys + kBlockRows * key_stride(e),
+             value_stride(e));
   }
 
   // Scores of rows that a query does not see become -infinity, whatever they were.
@@ -159,12 +157,12 @@ struct Body {
     RowPrefetch prefetch = task.prefetch;
     prefetch.spread((score_stride + 2 * L::kLanes - 1) / (2 * L::kLanes) *
                     score_steps<L>(task.widths.key_dim, task.row_count));
+    const RowSpan rows{floats(task.rows), key_stride(task.widths), task.row_count};
     std::uint32_t vectors = 0;
     for (std::uint32_t q = 0; q < task.query_count; q += vectors * L::kLanes) {
       vectors = panel_vectors(task.query_count - q);
       multiply_panel(vectors, floats(task.queries) + std::size_t{q} * task.widths.key_dim,
-                     task.widths.key_dim, floats(task.rows), key_stride(task.widths),
-                     task.row_count, floats(task.weights) + q, score_stride, prefetch);
+                     task.widths.key_dim, rows, floats(task.weights) + q, score_stride, prefetch);
       for (std::uint32_t v = 0; v < vectors; ++v) weigh_lanes(task, q + v * L::kLanes);
     }
   }

@@ -45,6 +45,12 @@ inline void score_tile(const float* panel, const float* rows, std::size_t stride
   }
 }
 
+struct RowSpan {
+  const float* rows;
+  std::size_t stride;
+  std::uint32_t count;
+};
+
 inline constexpr std::uint32_t kChannelRun = 256;
 
 // Micro-tiles of score_panel, each of which is a step of the prefetch.
@@ -57,9 +63,11 @@ constexpr std::uint64_t score_steps(std::uint32_t channels, std::uint32_t row_co
 // All rows of a block for one panel of queries. Channels come in runs whose panel stays in the
 // first-level cache; sums wait in `scores` meanwhile, so their order is that of the channels.
 template <class L, std::uint32_t kVectors>
-inline void score_panel(const float* panel, std::uint32_t channels, const float* rows,
-                        std::size_t stride, std::uint32_t row_count, float* scores,
-                        std::size_t score_stride, RowPrefetch& prefetch) {
+inline void score_panel(const float* panel, std::uint32_t channels, const RowSpan& span,
+                        float* scores, std::size_t score_stride, RowPrefetch& prefetch) {
+  const float* rows = span.rows;
+  const std::size_t stride = span.stride;
+  const std::uint32_t row_count = span.count;
   constexpr std::uint32_t kRun = kChannelRun;
   for (std::uint32_t c = 0; c < channels; c += kRun) {
     const std::uint32_t run = std::min(kRun, channels - c);

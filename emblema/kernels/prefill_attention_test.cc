@@ -168,7 +168,7 @@ std::string refused(const std::function<void(PrefillCase&)>& spoil) {
 TEST(PrefillAttention, RefusesAnExpansionThatDoesNotFit) {
   EXPECT_EQ(refused([](PrefillCase&) {}), "accepted");
   EXPECT_EQ(refused([](PrefillCase& p) { p.call.inputs.shape.kind = RowKind::kGrouped; }),
-            "Invalid: expansion is given; allowed: with latent rows only");
+            "Invalid: expansion is given over grouped rows; allowed: over latent rows");
   EXPECT_EQ(refused([](PrefillCase& p) { p.expansion.content_dim = 0; }),
             "Invalid: expansion.content_dim is 0; allowed: 1 to 1020");
   EXPECT_THAT(refused([](PrefillCase& p) { p.expansion.content_dim = 1021; }),

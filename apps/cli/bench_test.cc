@@ -216,7 +216,7 @@ TEST(BenchCommand, AnIsaRunsOrSaysWhyNot) {
   for (const std::string isa : {"scalar", "avx2", "avx512", "amx"}) {
     const Ran ran = run_command(small_attention({"--case", "latent16", "--isa", isa}));
     if (ran.exit_code != 0) {
-      expect_refused(ran, HasSubstr("--isa " + isa + ": "));
+      expect_refused(ran, HasSubstr("--isa is not for this machine: " + isa + ": "));
       EXPECT_NE(isa, "scalar");
     } else {
       EXPECT_THAT(ran.out, HasSubstr(" " + isa + " "));

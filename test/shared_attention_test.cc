@@ -14,9 +14,9 @@
 #include <gtest/gtest.h>
 
 #include "emblema/kernels/attention.h"
+#include "emblema/kernels/reference/reference_attention.h"
 #include "emblema/layer/attention_layer.h"
 #include "emblema/layer/rms_norm.h"
-#include "emblema/layer/row_codec.h"
 #include "emblema/layer/seeded_values.h"
 #include "emblema/session/engine.h"
 #include "test/model_samples.h"
@@ -137,7 +137,10 @@ class Stack {
     for (std::uint64_t position = first; position < first + count; ++position) {
       const ConstByteSpan bytes = sequence.row_bytes(l, role, position);
       EXPECT_FALSE(bytes.empty());
-      decode_row_values(bytes.data(), encoding(l), row);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const std::size_t at = i * (bits_per_element(encoding(l)) / 8);
+        row[i] = static_cast<float>(reference_element(bytes.data() + at, encoding(l)));
+      }
       const std::size_t begin = dims.is_latent() ? 0 : dims.kv_heads * dims.content_dim;
       const std::size_t end = dims.is_latent() ? dims.latent_dim : row.size();
       all.insert(all.end(), row.begin() + static_cast<std::ptrdiff_t>(begin),

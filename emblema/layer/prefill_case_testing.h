@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "emblema/kernels/append.h"
+#include "emblema/kernels/reference/reference_attention.h"
 #include "emblema/layer/prefill.h"
-#include "emblema/layer/row_codec.h"
 #include "emblema/layer/small_layers_testing.h"
 
 namespace emblema::prefill_case {
@@ -47,7 +47,7 @@ class Pages {
   Pages(std::span<const float> rows, std::uint64_t row_elements, Encoding encoding,
         std::uint64_t first_row = 0) {
     const std::uint64_t count = rows.size() / row_elements;
-    const std::uint64_t row_bytes = row_elements * row_element_bytes(encoding).value();
+    const std::uint64_t row_bytes = row_elements * (bits_per_element(encoding) / 8);
     const std::uint64_t blocks = (first_row + count) / kBlockRows + 1;
     paged_ = {nullptr, kBlockRows * row_bytes + 64, row_bytes, kBlockRows, encoding, blocks};
     bytes_.assign(blocks * paged_.block_bytes, std::byte{0x7f});
@@ -239,14 +239,14 @@ inline Prompt project(const AttentionLayer& layer, std::uint64_t count, std::int
   prompt.expanded.assign(got.queries.begin(), got.queries.end());
   got = layer.project(hidden, positions, AttentionForm::kAbsorbed, scratch).value();
   prompt.absorbed.assign(got.queries.begin(), got.queries.end());
-  const std::uint64_t row_bytes = got.row_elements * row_element_bytes(encoding).value();
+  const std::uint64_t row_bytes = got.row_elements * (bits_per_element(encoding) / 8);
   std::vector<std::byte> bytes(count * row_bytes);
   const PagedRows stored{.row_bytes = row_bytes, .encoding = encoding};
   EXPECT_TRUE(encode_rows(got, 0, count, contiguous_rows(bytes.data(), count, stored)));
   prompt.rows.resize(count * got.row_elements);
-  for (std::uint64_t row = 0; row < count; ++row) {
-    decode_row_values(bytes.data() + row * row_bytes, encoding,
-                      std::span(prompt.rows).subspan(row * got.row_elements, got.row_elements));
+  for (std::uint64_t i = 0; i < prompt.rows.size(); ++i) {  // rows lie one behind the other
+    const std::byte* stored_number = bytes.data() + i * (bits_per_element(encoding) / 8);
+    prompt.rows[i] = static_cast<float>(reference_element(stored_number, encoding));
   }
   return prompt;
 }

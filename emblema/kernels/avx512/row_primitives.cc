@@ -6,8 +6,10 @@
 
 #if defined(__x86_64__)
 // g++ 12 takes the undefined operands inside its own intrinsics for uninitialised variables.
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
 #include <immintrin.h>
 
 #include "emblema/kernels/block_primitives.h"

@@ -1,5 +1,6 @@
 #include "emblema/geometry/fingerprint.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <optional>
@@ -108,15 +109,15 @@ void write_stream(const Stream& stream, FieldWriter* out) {
   out->number(code(stream.placement));
 }
 
-void write_layer(const LayerGeometry& layer, FieldWriter* out) {
-  out->number(layer.index);
+void write_layer(const LayerGeometry& layer, std::uint32_t ranks, FieldWriter* out) {
+  out->number(layer.model_layer);
   out->number(layer.is_draft);
   out->tag(layer.kind);  // what a recurrent state means is in its name alone
   out->number(layer.window_tokens);
   out->number(layer.chunk_tokens);
   out->number(layer.shares_with ? 1 : 0);
   out->number(layer.shares_with.value_or(0));
-  out->number(layer.query_heads);
+  out->number(std::uint64_t{layer.query_heads} * ranks);  // the model's: latents do not divide
   out->number(layer.kv_heads);
   out->number(layer.key_dim);
   out->number(layer.value_dim);
@@ -139,15 +140,30 @@ void write_group(const CacheGroup& group, FieldWriter* out) {
   }
 }
 
+// Ranks hold different heads; what has no heads is the same on each of them. Nothing is written
+// without tensor parallelism.
+void write_rank(const GeometryOptions& options, std::span<const LayerGeometry> layers,
+                FieldWriter* out) {
+  const auto is_shared_out = [](const LayerGeometry& layer) {
+    return std::any_of(layer.streams.begin(), layer.streams.end(),
+                       [](const Stream& stream) { return stream.sharding == Sharding::kByHead; });
+  };
+  if (options.tensor_parallel == 1) return;
+  if (std::none_of(layers.begin(), layers.end(), is_shared_out)) return;
+  out->tag("tensor rank");
+  out->number(options.tensor_parallel);
+  out->number(options.tensor_rank);
+}
+
 }  // namespace
 
-Fingerprint fingerprint_of(const ModelConfig& model, KvDtype kv_dtype,
+Fingerprint fingerprint_of(const ModelConfig& model, const GeometryOptions& options,
                            std::span<const LayerGeometry> layers,
                            std::span<const CacheGroup> groups) {
   FieldWriter out;
   out.tag("emblema geometry");
   out.number(kFingerprintVersion);
-  out.number(code(kv_dtype));
+  out.number(code(options.kv_dtype));
   out.number(model.hidden_size);
   out.number(model.q_lora_rank.has_value() ? 1 : 0);
   out.number(model.q_lora_rank.value_or(0));
@@ -160,9 +176,10 @@ Fingerprint fingerprint_of(const ModelConfig& model, KvDtype kv_dtype,
   out.real(model.rms_norm_eps);
   out.maybe(model.query_pre_attn_scalar);
   out.number(layers.size());
-  for (const LayerGeometry& layer : layers) write_layer(layer, &out);
+  for (const LayerGeometry& layer : layers) write_layer(layer, options.tensor_parallel, &out);
   out.number(groups.size());
   for (const CacheGroup& group : groups) write_group(group, &out);
+  write_rank(options, layers, &out);
   return out.digest();
 }
 

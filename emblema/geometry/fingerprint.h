@@ -19,7 +19,7 @@ namespace emblema {
 
 inline constexpr std::uint64_t kFingerprintVersion = 2;
 
-Fingerprint fingerprint_of(const ModelConfig& model, KvDtype kv_dtype,
+Fingerprint fingerprint_of(const ModelConfig& model, const GeometryOptions& options,
                            std::span<const LayerGeometry> layers,
                            std::span<const CacheGroup> groups);
 

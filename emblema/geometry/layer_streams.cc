@@ -10,6 +10,7 @@
 #include "emblema/contract/bytes.h"
 #include "emblema/geometry/entry_regions.h"
 #include "emblema/geometry/rope.h"
+#include "emblema/geometry/tensor_share.h"
 
 namespace emblema {
 namespace {
@@ -113,14 +114,21 @@ class LayerBuilder {
       : model_(model),
         kv_dtype_(options.kv_dtype),
         state_dtype_(options.state_dtype),
+        first_layer_(options.first_layer),
+        tensor_parallel_(options.tensor_parallel),
         encoder_tokens_(options.encoder_tokens > 0 ? options.encoder_tokens
                                                    : model.encoder_positions),
         indexer_dtype_(options.indexer_dtype.value_or(default_indexer_dtype(
             options.kv_dtype, model.family == AttentionFamily::kCompressed))) {}
 
-  Result<LayerGeometry> build(const LayerFacts& facts, std::uint32_t index, bool is_draft) const {
+  // `index` counts from the first layer that the options ask for.
+  Result<LayerGeometry> build(const LayerFacts& whole, std::uint32_t index, bool is_draft) const {
+    const auto share = tensor_share(whole, tensor_parallel_);
     LayerGeometry layer;
     layer.index = index;
+    layer.model_layer = first_layer_ + index;
+    if (!share) return fail_of(layer, share.error());
+    const LayerFacts& facts = *share;
     layer.is_draft = is_draft;
     layer.query_heads = facts.num_attention_heads;
     layer.softcap = model_.attn_logit_softcapping.value_or(0);
@@ -132,17 +140,35 @@ class LayerBuilder {
       layer.window_tokens = binding_tokens(model_, facts, LayerReach::kWindow);
       layer.chunk_tokens = binding_tokens(model_, facts, LayerReach::kChunk);
     }
+    if (model_.family == AttentionFamily::kGrouped) layer.kind = kind_of_heads(whole);
     Status built = facts.cache == LayerCache::kNone ? Status() : attention(facts, &layer);
     if (built) built = push_state(facts, &layer);
-    if (!built) {
-      return fail(built.error().code, fmt::format("layer {}: {}", index, built.error().message));
-    }
+    if (!built) return fail_of(layer, built.error());
     return layer;
   }
 
  private:
+  static tl::unexpected<Error> fail_of(const LayerGeometry& layer, const Error& error) {
+    return fail(error.code, fmt::format("layer {}: {}", layer.model_layer, error.message));
+  }
+
+  // What the model is, whatever a rank holds of it.
+  static std::string_view kind_of_heads(const LayerFacts& whole) {
+    if (whole.cache == LayerCache::kNone) return "";
+    if (whole.num_key_value_heads == whole.num_attention_heads) return "mha";
+    return whole.num_key_value_heads == 1 ? "mqa" : "gqa";
+  }
+
   Status attention(const LayerFacts& facts, LayerGeometry* layer) const {
-    if (facts.cache == LayerCache::kShared) layer->shares_with = facts.shares_with;
+    if (facts.cache == LayerCache::kShared) {
+      if (facts.shares_with < first_layer_) {
+        return fail(ErrorCode::Invalid,
+                    fmt::format("first_layer is {}, but its rows are those of layer {}; allowed: "
+                                "up to {}",
+                                first_layer_, facts.shares_with, facts.shares_with));
+      }
+      layer->shares_with = facts.shares_with - first_layer_;
+    }
     switch (model_.family) {
       case AttentionFamily::kGrouped:
         return grouped(facts, layer);
@@ -213,7 +239,6 @@ class LayerBuilder {
 
   Status grouped(const LayerFacts& facts, LayerGeometry* layer) const {
     const std::uint32_t heads = facts.num_key_value_heads;
-    layer->kind = heads == facts.num_attention_heads ? "mha" : heads == 1 ? "mqa" : "gqa";
     layer->kv_heads = heads;
     layer->key_dim = facts.head_dim;
     layer->value_dim = facts.v_head_dim;
@@ -298,6 +323,8 @@ class LayerBuilder {
   const ModelConfig& model_;
   KvDtype kv_dtype_;
   StateDtype state_dtype_;
+  std::uint32_t first_layer_;
+  std::uint32_t tensor_parallel_;
   std::uint64_t encoder_tokens_;
   IndexerDtype indexer_dtype_;
 };
@@ -342,10 +369,24 @@ LayerFacts draft_facts(const ModelConfig& model) {
 }
 
 Status check_options(const ModelConfig& model, const GeometryOptions& options) {
-  if (options.layers > model.num_hidden_layers) {
+  if (options.first_layer >= model.num_hidden_layers) {
     return fail(ErrorCode::Invalid,
-                fmt::format("layers is {}; allowed: 1 to {}, the layers of {}", options.layers,
-                            model.num_hidden_layers, model.name));
+                fmt::format("first_layer is {}; allowed: 0 to {}, the last layer of {}",
+                            options.first_layer, model.num_hidden_layers - 1, model.name));
+  }
+  if (options.layers > model.num_hidden_layers - options.first_layer) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("layers is {}; allowed: 1 to {}, the layers of {}{}", options.layers,
+                            model.num_hidden_layers - options.first_layer, model.name,
+                            options.first_layer > 0 ? " from first_layer on" : ""));
+  }
+  if (options.tensor_parallel == 0) {
+    return fail(ErrorCode::Invalid, "tensor_parallel is 0; allowed: at least 1");
+  }
+  if (options.tensor_rank >= options.tensor_parallel) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("tensor_rank is {}; allowed: 0 to tensor_parallel ({}) less one",
+                            options.tensor_rank, options.tensor_parallel));
   }
   if (options.speculative_mtp && model.num_nextn_predict_layers == 0) {
     return fail(ErrorCode::Invalid,
@@ -376,14 +417,16 @@ Result<std::vector<LayerGeometry>> layers_of(const ModelConfig& model,
                                              const GeometryOptions& options) {
   if (const auto ok = check_options(model, options); !ok) return propagate(ok);
   const LayerBuilder builder(model, options);
-  const std::uint32_t trunk = options.layers == 0 ? model.num_hidden_layers : options.layers;
+  const std::uint32_t first = options.first_layer;
+  const std::uint32_t trunk =
+      options.layers == 0 ? model.num_hidden_layers - first : options.layers;
   const std::uint32_t drafts = options.speculative_mtp ? model.num_nextn_predict_layers : 0;
   std::vector<LayerGeometry> layers;
   layers.reserve(trunk + drafts);
   for (std::uint32_t index = 0; index < trunk + drafts; ++index) {
     const bool is_draft = index >= trunk;
-    auto layer =
-        builder.build(is_draft ? draft_facts(model) : model.layers[index], index, is_draft);
+    const LayerFacts facts = is_draft ? draft_facts(model) : model.layers[first + index];
+    auto layer = builder.build(facts, index, is_draft);
     if (!layer) return propagate(layer);
     layers.push_back(std::move(*layer));
   }

@@ -148,8 +148,7 @@ Result<ModelGeometry> ModelGeometry::from(const ModelConfig& model,
   if (const auto growing = geometry.growing_bytes_per_token(); !growing) return propagate(growing);
   if (const auto fixed = geometry.fixed_bytes_per_sequence(); !fixed) return propagate(fixed);
   if (const auto state = geometry.state_bytes_per_sequence(); !state) return propagate(state);
-  geometry.fingerprint_ =
-      fingerprint_of(model, options.kv_dtype, geometry.layers_, geometry.groups_);
+  geometry.fingerprint_ = fingerprint_of(model, options, geometry.layers_, geometry.groups_);
   return geometry;
 }
 

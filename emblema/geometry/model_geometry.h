@@ -35,20 +35,27 @@ struct GeometryOptions {
   std::uint32_t layers = 0;                     // 0: all; else only the first so many
   StateDtype state_dtype = StateDtype::kFp32;   // of recurrent state
   std::uint64_t encoder_tokens = 0;  // rows of cross-attention; 0: what the model fixes, else none
+
+  // One rank's part of the model: a stage of a pipeline, and a share of its heads.
+  std::uint32_t first_layer = 0;      // layers [first_layer, first_layer + layers)
+  std::uint32_t tensor_parallel = 1;  // ranks that share the heads (tensor_share.h)
+  std::uint32_t tensor_rank = 0;      // which of them; no size depends on it
 };
 
 // How one layer computes attention over its streams: what kernels and layers need to know.
 struct LayerGeometry {
-  std::uint32_t index = 0;
+  std::uint32_t index = 0;        // in ModelGeometry::layers()
+  std::uint32_t model_layer = 0;  // in the model: not `index` behind a pipeline's first stage
   // "mha" "gqa" "mqa" "mla" "mla+dsa" "csa" "hca" "swa" "cross"; with a recurrent mixer "mamba2"
   // "gdn" ... or "gqa+mamba2"; "none" where nothing is remembered.
   std::string kind;
   std::uint64_t window_tokens = 0;           // 0: sees everything before it
   std::uint64_t chunk_tokens = 0;            // sees from the last multiple on; 0: no chunks
-  std::optional<std::uint32_t> shares_with;  // the layer whose rows it reads; no streams of its own
+  std::optional<std::uint32_t> shares_with;  // index of the layer whose rows it reads; then it has
+                                             // no streams of its own
   bool is_draft = false;                     // an MTP layer
-  std::uint32_t query_heads = 0;
-  std::uint32_t kv_heads = 0;   // 1 for latents
+  std::uint32_t query_heads = 0;             // of this rank
+  std::uint32_t kv_heads = 0;                // of this rank; 1 for latents
   std::uint32_t key_dim = 0;    // width of a cached key: head_dim, or kv_lora_rank + rope dim
   std::uint32_t value_dim = 0;  // width of a cached value: v_head_dim, or kv_lora_rank
   double scale = 0;             // softmax scale
@@ -74,8 +81,9 @@ struct CacheGroup {
 
 class ModelGeometry {
  public:
-  // Invalid: an option that breaks a rule (names the rule and the derived number), or sizes past 64
-  // bits. Unsupported: a dtype that has no meaning for this attention.
+  // Invalid: an option that breaks a rule (names the rule and the derived number), heads that do
+  // not divide among ranks, or sizes past 64 bits. Unsupported: a dtype that has no meaning for
+  // this attention.
   static Result<ModelGeometry> from(const ModelConfig& model, const GeometryOptions& options = {});
 
   const ModelConfig& model() const { return model_; }
@@ -99,7 +107,8 @@ class ModelGeometry {
   std::string attention_in_words() const;
 
   // Covers every number that makes bytes interchangeable: widths, encodings, strides, windows,
-  // layer range, rotary frequencies, block tokens, format version.
+  // layer range, rotary frequencies, block tokens, format version; and the rank where heads are
+  // shared out.
   const Fingerprint& fingerprint() const { return fingerprint_; }
 
  private:

@@ -142,6 +142,42 @@ std::uint64_t BlockLayout::blocks_peak(std::uint64_t tokens, std::uint64_t step_
   return ceil_div(offset + (window_tokens - 1) + step, block_tokens);
 }
 
+std::uint64_t BlockLayout::blocks_behind(std::uint64_t tokens, const Steps& steps) const {
+  const std::uint64_t certain = tokens > steps.draft_tokens ? tokens - steps.draft_tokens : 0;
+  return ceil_div(tokens, block_tokens) - released_at(certain);
+}
+
+std::uint64_t BlockLayout::blocks_on_the_way(std::uint64_t tokens, const Steps& steps) const {
+  if (retention == Retention::kGrowing) return ceil_div(tokens, block_tokens);
+  // Held blocks depend on where in a block (and a chunk) a step begins, so they repeat. Until the
+  // first row is let go they only grow.
+  constexpr std::uint64_t kStepsMax = std::uint64_t{1} << 16;
+  const std::uint64_t step = std::min(steps.tokens, tokens);
+  const std::uint64_t chunk = retention == Retention::kChunk ? window_tokens : 1;
+  const std::uint64_t round =
+      checked_mul(chunk / std::gcd(chunk, block_tokens), block_tokens).value_or(UINT64_MAX);
+  const std::uint64_t steps_in_round = round / std::gcd(round, step);
+  const std::uint64_t count = ceil_div(tokens, step);
+  const std::uint64_t first_release = window_tokens / step;
+  const std::uint64_t begin = first_release > 1 ? first_release - 1 : 0;
+  if (steps_in_round > kStepsMax) {
+    return blocks_peak(tokens, checked_add(steps.tokens, steps.draft_tokens).value_or(UINT64_MAX));
+  }
+  const std::uint64_t drafts_in_steps = ceil_div(steps.draft_tokens, step);
+  std::uint64_t most = 0;
+  const auto visit = [&](std::uint64_t index) {
+    const std::uint64_t committed = index * step;
+    const std::uint64_t end = committed + std::min(step, tokens - committed);
+    const std::uint64_t certain =
+        committed > steps.draft_tokens ? committed - steps.draft_tokens : 0;
+    most = std::max(most, ceil_div(end, block_tokens) - released_at(certain));
+  };
+  const std::uint64_t last = std::min(count, begin + drafts_in_steps + 2 * steps_in_round + 2);
+  for (std::uint64_t index = std::min(begin, count - 1); index < last; ++index) visit(index);
+  visit(count - 1);
+  return most;
+}
+
 Result<ModelLayout> ModelLayout::native(const ModelGeometry& geometry) {
   return with_profile(geometry, Profile::kNative);
 }

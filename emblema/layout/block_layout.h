@@ -57,6 +57,22 @@ struct BlockLayout {
   // committed, its whole length being `tokens`. Window: at most ceil((W-2+step)/B)+1. Chunks: the
   // rows since the chunk began and the step's.
   std::uint64_t blocks_peak(std::uint64_t tokens, std::uint64_t step_tokens) const;
+
+  // How a sequence gets to its length: so many tokens reserved at a time, all committed, with
+  // windows that keep what the last `draft_tokens` would need if they were taken back.
+  struct Steps {
+    std::uint64_t tokens = 1;
+    std::uint64_t draft_tokens = 0;
+  };
+
+  // Blocks that a sequence holds once it has got to `tokens`: exact, unlike blocks_at() of a chunk
+  // that is over.
+  std::uint64_t blocks_behind(std::uint64_t tokens, const Steps& steps) const;
+
+  // Most blocks that it holds on the way there from its first token; at most
+  // blocks_peak(tokens, steps). Exact for steps that come round to the same place in a block within
+  // 2^16 of them, else blocks_peak.
+  std::uint64_t blocks_on_the_way(std::uint64_t tokens, const Steps& steps) const;
 };
 
 struct ModelLayout {

@@ -45,7 +45,6 @@ class Division {
     if (const auto ok = take_fixed_parts(); !ok) return propagate(ok);
     if (const auto ok = choose_sequence_tokens(); !ok) return propagate(ok);
     divide();
-    give_leftover();
     count_what_fits();
     return plan_;
   }
@@ -149,15 +148,105 @@ class Division {
                               plan_.sequence_tokens));
     }
     for (const BlockLayout& group : layout_.groups) {
-      needs_.push_back(peak_blocks(group, plan_.sequence_tokens));
+      needs_.push_back(need_of(group, plan_.sequence_tokens));
       plan_.groups.push_back({0, group.block_bytes, group.block_tokens});
     }
     return {};
   }
 
-  // In proportion to the need. A group whose share is less than a block gets one block, and the
-  // others share the rest, until no group is short.
+  // Sequences of `sequence_tokens` that the bytes hold, `steps_max` of them in a step of
+  // `step_tokens`, the others at rest or adding a token.
+  std::uint64_t whole_sequences() const {
+    const Wide stepping = Wide{options_.steps_max} * bytes_of(&Need::peak);
+    const std::uint64_t bytes = for_groups_;
+    if (stepping >= bytes) return static_cast<std::uint64_t>(bytes / bytes_of(&Need::peak));
+    const Wide more = (bytes - stepping) / bytes_of(&Need::rest);
+    return static_cast<std::uint64_t>(options_.steps_max + more);
+  }
+
+  // As many whole sequences as fit. Then, of what is left: windows for further, shorter sequences,
+  // up to max_sequences; and growing blocks, short of one more sequence's where windows bound it
+  // too, so that neither is scarce before the other.
   void divide() {
+    const std::uint64_t sequences = plan_.groups.empty() ? 0 : whole_sequences();
+    if (sequences == 0) {
+      divide_by_need();
+      give_leftover();
+      return;
+    }
+    const std::uint64_t stepping = std::min(sequences, options_.steps_max);
+    std::uint64_t left = for_groups_;
+    for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
+      const Need& need = needs_[i];
+      plan_.groups[i].blocks = (sequences - stepping) * need.rest + stepping * need.peak;
+      left -= plan_.groups[i].blocks * plan_.groups[i].block_bytes;
+    }
+    const std::uint64_t further =
+        options_.max_sequences > sequences ? options_.max_sequences - sequences : 0;
+    left = give_windows(further, left);
+    left = give_growing(left);
+    left = share_among_windows(left);
+    plan_.used_bytes = pool_bytes_ - left;
+  }
+
+  bool is_growing(std::size_t group) const {
+    return layout_.groups[group].retention == Retention::kGrowing;
+  }
+
+  // One more sequence's window and chunk blocks at rest, in bytes.
+  Wide window_bytes() const {
+    Wide sum = 0;
+    for (std::size_t i = 0; i < needs_.size(); ++i) {
+      if (!is_growing(i)) sum += Wide{needs_[i].rest} * plan_.groups[i].block_bytes;
+    }
+    return sum;
+  }
+
+  std::uint64_t give_windows(std::uint64_t sequences, std::uint64_t left) {
+    const Wide bytes = window_bytes();
+    if (bytes == 0) return left;
+    const auto fit = static_cast<std::uint64_t>(std::min<Wide>(sequences, left / bytes));
+    for (std::size_t i = 0; i < needs_.size(); ++i) {
+      if (!is_growing(i)) plan_.groups[i].blocks += fit * needs_[i].rest;
+    }
+    return left - static_cast<std::uint64_t>(fit * bytes);
+  }
+
+  std::uint64_t give_growing(std::uint64_t left) {
+    const bool alone = window_bytes() == 0;
+    for (std::size_t i = 0; i < needs_.size(); ++i) {
+      if (!is_growing(i)) continue;
+      PoolPlan::Group& group = plan_.groups[i];
+      const std::uint64_t fit = left / group.block_bytes;
+      const std::uint64_t more = alone ? fit : std::min(fit, needs_[i].rest - 1);
+      group.blocks += more;
+      left -= more * group.block_bytes;
+    }
+    return left;
+  }
+
+  std::uint64_t share_among_windows(std::uint64_t left) {
+    const Wide bytes = window_bytes();
+    if (bytes == 0) return left;
+    const std::uint64_t whole = left;
+    for (std::size_t i = 0; i < needs_.size(); ++i) {
+      if (is_growing(i)) continue;
+      PoolPlan::Group& group = plan_.groups[i];
+      const auto share = static_cast<std::uint64_t>(Wide{whole} * needs_[i].rest / bytes);
+      group.blocks += share;
+      left -= share * group.block_bytes;
+    }
+    for (std::size_t i = 0; i < needs_.size(); ++i) {  // rounding left less than a block of each
+      if (is_growing(i) || plan_.groups[i].block_bytes > left) continue;
+      ++plan_.groups[i].blocks;
+      left -= plan_.groups[i].block_bytes;
+    }
+    return left;
+  }
+
+  // Not one whole sequence fits: in proportion to its need. A group whose share is less than a
+  // block gets one block, and the others share the rest, until no group is short.
+  void divide_by_need() {
     std::vector<bool> has_minimum(plan_.groups.size(), false);
     for (bool again = true; again;) {
       again = false;
@@ -167,13 +256,13 @@ class Division {
         if (has_minimum[i]) {
           rest_bytes -= plan_.groups[i].block_bytes;
         } else {
-          need_bytes += Wide{needs_[i]} * plan_.groups[i].block_bytes;
+          need_bytes += Wide{needs_[i].peak} * plan_.groups[i].block_bytes;
         }
       }
       for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
         if (has_minimum[i]) continue;
         plan_.groups[i].blocks =
-            static_cast<std::uint64_t>(Wide{rest_bytes} * needs_[i] / need_bytes);
+            static_cast<std::uint64_t>(Wide{rest_bytes} * needs_[i].peak / need_bytes);
         if (plan_.groups[i].blocks > 0) continue;
         plan_.groups[i].blocks = 1;
         has_minimum[i] = true;
@@ -191,8 +280,8 @@ class Division {
     while (!plan_.groups.empty()) {
       std::size_t scarcest = 0;
       for (std::size_t i = 1; i < plan_.groups.size(); ++i) {
-        const Wide here = Wide{plan_.groups[i].blocks} * needs_[scarcest];
-        const Wide there = Wide{plan_.groups[scarcest].blocks} * needs_[i];
+        const Wide here = Wide{plan_.groups[i].blocks} * needs_[scarcest].peak;
+        const Wide there = Wide{plan_.groups[scarcest].blocks} * needs_[i].peak;
         if (here < there) scarcest = i;
       }
       if (plan_.groups[scarcest].block_bytes > left_bytes) break;
@@ -207,10 +296,19 @@ class Division {
     plan_.sequences = slots;
     plan_.tokens = UINT64_MAX;
     for (std::size_t i = 0; i < plan_.groups.size(); ++i) {
-      plan_.sequences = std::min(plan_.sequences, plan_.groups[i].blocks / needs_[i]);
+      plan_.sequences = std::min(plan_.sequences, sequences_in(i));
       plan_.tokens = std::min(plan_.tokens, tokens_in(layout_.groups[i], plan_.groups[i].blocks));
     }
     if (plan_.tokens == UINT64_MAX) plan_.tokens = longest_allowed();
+  }
+
+  // Sequences that run to their end in steps, `steps_max` at a time, and then stay.
+  std::uint64_t sequences_in(std::size_t group) const {
+    const std::uint64_t blocks = plan_.groups[group].blocks;
+    const Need& need = needs_[group];
+    if (blocks / options_.steps_max < need.on_the_way) return blocks / need.on_the_way;
+    if (need.behind == 0) return UINT64_MAX;
+    return options_.steps_max + (blocks - options_.steps_max * need.on_the_way) / need.behind;
   }
 
   // Longest sequence that `blocks` blocks of a group hold; UINT64_MAX for a window or chunk that is
@@ -224,19 +322,47 @@ class Division {
     return checked_mul(blocks, group.block_tokens).value_or(UINT64_MAX - 1);
   }
 
-  const ModelLayout& layout_;
   // A window keeps the rows of draft tokens that may yet be taken back: as if steps were longer.
-  std::uint64_t peak_blocks(const BlockLayout& group, std::uint64_t tokens) const {
-    const std::uint64_t step = options_.step_tokens;
+  std::uint64_t blocks_with(const BlockLayout& group, std::uint64_t tokens,
+                            std::uint64_t step) const {
     const std::uint64_t drafts = options_.draft_tokens_max;
     return group.blocks_peak(tokens, checked_add(step, drafts).value_or(UINT64_MAX));
   }
 
+  std::uint64_t peak_blocks(const BlockLayout& group, std::uint64_t tokens) const {
+    return blocks_with(group, tokens, options_.step_tokens);
+  }
+
+  // Blocks of one sequence in a group.
+  struct Need {
+    std::uint64_t peak = 0;  // at most, in a step of step_tokens
+    std::uint64_t rest = 0;  // at most, while a token is added
+    // Of a sequence that runs from its first token to its last in steps of step_tokens.
+    std::uint64_t on_the_way = 0;  // at most
+    std::uint64_t behind = 0;      // once it is there
+  };
+
+  Need need_of(const BlockLayout& group, std::uint64_t tokens) const {
+    const BlockLayout::Steps steps{options_.step_tokens, options_.draft_tokens_max};
+    return {peak_blocks(group, tokens), blocks_with(group, tokens, 1),
+            group.blocks_on_the_way(tokens, steps), group.blocks_behind(tokens, steps)};
+  }
+
+  // Over all groups.
+  Wide bytes_of(std::uint64_t Need::*part) const {
+    Wide sum = 0;
+    for (std::size_t i = 0; i < needs_.size(); ++i) {
+      sum += Wide{needs_[i].*part} * plan_.groups[i].block_bytes;
+    }
+    return sum;
+  }
+
+  const ModelLayout& layout_;
   const std::uint64_t pool_bytes_;
   const PoolPlanOptions& options_;
   ArenaLayout arena_;
   std::uint64_t for_groups_ = 0;
-  std::vector<std::uint64_t> needs_;  // blocks of one sequence at its peak, per group
+  std::vector<Need> needs_;  // of one sequence, per group
   PoolPlan plan_;
 };
 

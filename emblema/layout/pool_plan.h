@@ -14,7 +14,8 @@ struct PoolPlanOptions {
   std::uint64_t sequence_tokens = 0;   // length that the division is made for; 0: the longest that
                                        // fits alone, at most max_positions
   std::uint64_t max_positions = 0;     // 0: no limit
-  std::uint64_t max_sequences = 16;    // arena slots, fewer where the pool cannot hold them
+  std::uint64_t max_sequences = 16;    // arena slots, fewer where the pool cannot hold them; and
+                                       // sequences that windows are meant for
   std::uint64_t step_tokens = 2048;    // largest reserve
   std::uint64_t steps_max = 1;         // steps at once, with arena streams: a step buffer each
   std::uint64_t draft_tokens_max = 0;  // committed tokens that may be taken back exactly
@@ -38,8 +39,9 @@ struct PoolPlan {
   // Tokens that fit as one long sequence: what the scarcest group holds. Where no group bounds it
   // (every layer has a window): max_positions, or kSequenceTokensMax if that is not given.
   std::uint64_t tokens = 0;
-  // Sequences of `sequence_tokens` that fit at once, each at its peak; at most arena_slots where
-  // the model has an arena.
+  // Sequences of `sequence_tokens` that fit at once: those that run there from their first token
+  // in steps of `step_tokens`, `steps_max` at a time, and stay. At most arena_slots where the model
+  // has an arena. Exact: an engine with these options refuses the next one.
   std::uint64_t sequences = 0;
 };
 
@@ -50,9 +52,12 @@ std::uint64_t default_snapshot_bytes(const ModelLayout& layout, std::uint64_t po
 // The longest sequence that is ever planned for.
 inline constexpr std::uint64_t kSequenceTokensMax = std::uint64_t{1} << 40;
 
-// Memory goes to groups in proportion to what one sequence of `sequence_tokens` needs at its peak
-// (windows capped), at least one block each; what is left over goes, a block at a time, to the
-// group that is scarcest, until its next block does not fit. One group: floor(pool / block).
+// As many whole sequences of `sequence_tokens` as fit, `steps_max` of them in a step and the others
+// adding a token: windows and chunks are capped, and only those in a step need room for it. Of what
+// is left, windows for further, shorter sequences up to `max_sequences`, then growing blocks.
+// Where not one whole sequence fits: in proportion to its need, at least one block for each group;
+// what is left over goes, a block at a time, to the group that is scarcest. One group:
+// floor(pool / block).
 // OutOfBlocks: less than one block per group (and one slot, the step buffers and snapshot_bytes);
 // names the bytes needed. Invalid: an option out of range, or sizes past 64 bits.
 Result<PoolPlan> plan_pool(const ModelLayout& layout, std::uint64_t pool_bytes,

@@ -53,20 +53,36 @@ TEST(PoolPlan, FiguresOfVllmsPlannerForOneGroup) {
 
 TEST(PoolPlan, WindowsTakeTheirCapAndFullLayersTheRest) {
   const ModelLayout layout = layout_of(samples::gpt_oss_120b());
-  const PoolPlan plan = plan_of(layout, 10_GiB, {.sequence_tokens = 131'072, .step_tokens = 2048});
+  const PoolPlan plan = plan_of(layout, 10_GiB, {.sequence_tokens = 131'072, .max_sequences = 2});
   ASSERT_EQ(plan.groups.size(), 2u);
   const std::uint64_t block_bytes = 18u * 32'768;
   EXPECT_EQ(plan.groups[0].block_bytes, block_bytes);
-  // One sequence at its peak: 8192 full blocks, ceil((126 + 2048) / 16) + 1 = 137 window blocks.
+  // A sequence takes 8192 full blocks; of window blocks ceil((126 + 2048) / 16) + 1 = 137 in a
+  // step and ceil(127 / 16) + 1 = 9 at rest. Two fit, and not quite a third.
   const std::uint64_t total_blocks = 10_GiB / block_bytes;
-  const std::uint64_t full = 10_GiB * 8192 / (block_bytes * (8192 + 137));
-  const std::uint64_t window = 10_GiB * 137 / (block_bytes * (8192 + 137));
   EXPECT_EQ(total_blocks, 18'204u);
-  EXPECT_EQ(plan.groups[0].blocks + plan.groups[1].blocks, total_blocks);
-  EXPECT_THAT(plan.groups[0].blocks, testing::AnyOf(full, full + 1));
-  EXPECT_THAT(plan.groups[1].blocks, testing::AnyOf(window, window + 1));
+  EXPECT_EQ(plan.groups[0].blocks, total_blocks - (137 + 9));
+  EXPECT_EQ(plan.groups[1].blocks, 137u + 9);
   EXPECT_EQ(plan.tokens, plan.groups[0].blocks * 16);
   EXPECT_EQ(plan.sequences, 2u);
+}
+
+TEST(PoolPlan, WindowsAreMeantForAsManySequencesAsAsked) {
+  // Two long sequences leave room, which serves sixteen shorter ones: 15 windows at rest, one step.
+  const ModelLayout layout = layout_of(samples::gpt_oss_120b());
+  const PoolPlan plan = plan_of(layout, 10_GiB, {.sequence_tokens = 131'072});
+  EXPECT_EQ(plan.groups[1].blocks, 137u + 15 * 9);
+  EXPECT_EQ(plan.groups[0].blocks, 18'204u - (137 + 15 * 9));
+  EXPECT_EQ(plan.sequences, 2u);
+}
+
+TEST(PoolPlan, OnlySequencesInAStepNeedRoomForIt) {
+  const ModelLayout layout = layout_of(samples::gpt_oss_120b());
+  const PoolPlan plan = plan_of(layout, 10_GiB, {.sequence_tokens = 8192, .steps_max = 3});
+  // 512 full blocks each; 3 in a step of 137, the others at rest.
+  const std::uint64_t sequences = 3 + (18'204 - 3 * (512 + 137)) / (512 + 9);
+  EXPECT_EQ(plan.sequences, sequences);
+  EXPECT_EQ(plan.groups[1].blocks / 9, (3 * 137 + (sequences - 3) * 9) / 9);
 }
 
 TEST(PoolPlan, DefaultLengthIsTheLongestThatFitsAlone) {
@@ -163,8 +179,8 @@ ModelLayout any_layout() {
     BlockLayout group;
     group.block_tokens = *rc::gen::inRange<std::uint64_t>(1, 129);
     group.block_bytes = *rc::gen::inRange<std::uint64_t>(1, 5000) * 64;
-    if (i > 0) {
-      group.retention = Retention::kWindow;
+    if (i > 0 || *rc::gen::inRange(0, 5) == 0) {  // now and then all have a window
+      group.retention = *rc::gen::inRange(0, 3) == 0 ? Retention::kChunk : Retention::kWindow;
       group.window_tokens = *rc::gen::inRange<std::uint64_t>(1, 600);
     }
     layout.groups.push_back(group);
@@ -172,10 +188,54 @@ ModelLayout any_layout() {
   return layout;
 }
 
-RC_GTEST_PROP(PoolPlan, AnyDivisionFitsAndWhatItPromisesFits, ()) {
+// Blocks of the groups, taken and given back as a sequence runs to `tokens` in steps. True if it
+// got there; then it stays.
+bool run_sequence(const ModelLayout& layout, std::uint64_t tokens, std::uint64_t step,
+                  std::vector<std::uint64_t>* free) {
+  std::vector<std::uint64_t> held(free->size(), 0);
+  for (std::uint64_t done = 0; done < tokens; done += std::min(step, tokens - done)) {
+    const std::uint64_t end = std::min(tokens, done + step);
+    for (std::size_t i = 0; i < free->size(); ++i) {
+      const BlockLayout& group = layout.groups[i];
+      const std::uint64_t wanted = ceil_div(end, group.block_tokens) - group.released_at(done);
+      if (wanted > held[i] + (*free)[i]) return false;
+      const std::uint64_t after = ceil_div(end, group.block_tokens) - group.released_at(end);
+      (*free)[i] = (*free)[i] + held[i] - after;
+      held[i] = after;
+    }
+  }
+  return true;
+}
+
+RC_GTEST_PROP(PoolPlan, SequencesRunUntilOneIsRefusedAndTheirNumberIsThePlans, ()) {
   const ModelLayout layout = any_layout();
   std::uint64_t smallest = 0;
   for (const BlockLayout& group : layout.groups) smallest += group.block_bytes;
+  const std::uint64_t pool = smallest + *rc::gen::inRange<std::uint64_t>(0, 30'000'000);
+  const PoolPlanOptions options{.sequence_tokens = *rc::gen::inRange<std::uint64_t>(1, 3000),
+                                .max_sequences = *rc::gen::inRange<std::uint64_t>(1, 40),
+                                .step_tokens = *rc::gen::inRange<std::uint64_t>(1, 600)};
+  const auto plan = plan_pool(layout, pool, options);
+  RC_ASSERT(plan.has_value());
+  std::vector<std::uint64_t> free;
+  for (const PoolPlan::Group& group : plan->groups) free.push_back(group.blocks);
+  constexpr std::uint64_t kEnough = 300;  // chunks that are over hold nothing: no end to them
+  std::uint64_t ran = 0;
+  while (ran < kEnough &&
+         run_sequence(layout, options.sequence_tokens, options.step_tokens, &free)) {
+    ++ran;
+  }
+  RC_ASSERT(ran == std::min(kEnough, plan->sequences));
+}
+
+RC_GTEST_PROP(PoolPlan, AnyDivisionFitsAndWhatItPromisesFits, ()) {
+  const ModelLayout layout = any_layout();
+  std::uint64_t smallest = 0;
+  std::uint64_t largest_block = 0;
+  for (const BlockLayout& group : layout.groups) {
+    smallest += group.block_bytes;
+    largest_block = std::max(largest_block, group.block_bytes);
+  }
   const std::uint64_t pool = smallest + *rc::gen::inRange<std::uint64_t>(0, 100'000'000);
   const PoolPlanOptions options{.sequence_tokens = *rc::gen::inRange<std::uint64_t>(0, 5000),
                                 .step_tokens = *rc::gen::inRange<std::uint64_t>(1, 600)};
@@ -183,31 +243,22 @@ RC_GTEST_PROP(PoolPlan, AnyDivisionFitsAndWhatItPromisesFits, ()) {
   RC_ASSERT(plan.has_value());
   std::uint64_t used = 0;
   std::uint64_t peak_bytes = 0;
-  std::uint64_t scarcest = 0;
   const auto need = [&](std::size_t i, std::uint64_t tokens) {
     return layout.groups[i].blocks_peak(tokens, options.step_tokens);
   };
+  bool one_more_fits = true;
   for (std::size_t i = 0; i < layout.groups.size(); ++i) {
     const PoolPlan::Group& group = plan->groups[i];
     RC_ASSERT(group.blocks >= 1);
     used += group.blocks * group.block_bytes;
     peak_bytes += need(i, plan->sequence_tokens) * group.block_bytes;
-    // Promised sequences and tokens fit; one token more does not, in the scarcest group.
-    RC_ASSERT(plan->sequences * need(i, plan->sequence_tokens) <= group.blocks);
     RC_ASSERT(need(i, plan->tokens) <= group.blocks);
-    if (group.blocks * need(scarcest, plan->sequence_tokens) <
-        plan->groups[scarcest].blocks * need(i, plan->sequence_tokens)) {
-      scarcest = i;
-    }
+    one_more_fits = one_more_fits && need(i, plan->tokens + 1) <= group.blocks;
   }
-  bool one_more_fits = true;
-  for (std::size_t i = 0; i < layout.groups.size(); ++i) {
-    one_more_fits = one_more_fits && need(i, plan->tokens + 1) <= plan->groups[i].blocks;
-  }
-  RC_ASSERT(!one_more_fits);
+  RC_ASSERT(!one_more_fits || plan->tokens == kSequenceTokensMax);  // or nothing bounds it
   RC_ASSERT(plan->used_bytes == used);
   RC_ASSERT(used <= pool);
-  RC_ASSERT(pool - used < plan->groups[scarcest].block_bytes);  // the leftover is of no use to it
+  RC_ASSERT(pool - used < largest_block);  // the leftover is of no use
   if (options.sequence_tokens == 0) {
     RC_ASSERT(peak_bytes <= pool);  // the longest that fits alone does
   }

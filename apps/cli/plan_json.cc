@@ -17,13 +17,13 @@ void write_by_length(std::string_view name, const RankCapacity& rank, BytesOf by
   json->end_object();
 }
 
-void write_pool(const CapacityPlan& plan, const RankCapacity& rank, const PoolPlan& pool,
-                JsonOutput* json) {
+void write_pool(const RankCapacity& rank, const PoolPlan& pool, JsonOutput* json) {
   json->field("pool_bytes", *rank.pool_bytes);
   json->field("used_bytes", pool.used_bytes);
   json->field("blocks", pool.groups.empty() ? std::uint64_t{0} : pool.groups.front().blocks);
-  json->field("tokens", pool.tokens);
-  json->field("concurrency", pool.sequences);
+  json->field("tokens", rank.tokens);
+  json->field("concurrency", rank.concurrency);
+  json->field("capacity_bound_by", rank.capacity_bound_by);
   json->field("context_tokens", pool.sequence_tokens);
   json->field("arena_slots", pool.arena_slots);
   json->field("arena_bytes", pool.arena_bytes);
@@ -31,7 +31,7 @@ void write_pool(const CapacityPlan& plan, const RankCapacity& rank, const PoolPl
   json->key("pool_groups").begin_array();
   for (std::size_t i = 0; i < pool.groups.size(); ++i) {
     json->begin_object(Break::kNone);
-    json->field("name", plan.groups[i].name);
+    json->field("name", rank.groups[i].name);
     json->field("blocks", pool.groups[i].blocks);
     json->field("block_tokens", pool.groups[i].block_tokens);
     json->field("block_bytes", pool.groups[i].block_bytes);
@@ -44,13 +44,33 @@ void write_pool(const CapacityPlan& plan, const RankCapacity& rank, const PoolPl
   json->field("sequence_tokens", options.sequence_tokens);
   json->field("max_sequences", options.max_sequences);
   json->field("step_tokens", options.step_tokens);
+  json->field("snapshot_bytes", options.snapshot_bytes);
   json->end_object();
 }
 
-void write_rank(const CapacityPlan& plan, const RankCapacity& rank, const Deployment& deployment,
-                JsonOutput* json) {
+void write_groups(const RankCapacity& rank, JsonOutput* json) {
+  json->key("groups").begin_array();
+  for (const GroupCapacity& group : rank.groups) {
+    json->begin_object(Break::kNone);
+    json->field("name", group.name);
+    json->field("retention", to_string(group.retention));
+    json->field("window_tokens", group.window_tokens > 0
+                                     ? std::optional<std::uint64_t>(group.window_tokens)
+                                     : std::nullopt);
+    json->field("block_tokens", group.block_tokens);
+    json->field("block_bytes", group.block_bytes);
+    json->field("pages", group.pages);
+    json->end_object();
+  }
+  json->end_array();
+}
+
+void write_rank(const RankCapacity& rank, const Deployment& deployment, JsonOutput* json) {
   json->begin_object();
   json->field("name", rank.name);
+  json->field("ranks", rank.ranks);
+  json->field("first_layer", rank.stage.first_layer);
+  json->field("layers", rank.stage.layers);
   json->field("growing_bytes_per_token", rank.growing_bytes_per_token);
   json->field("fixed_bytes_per_sequence", rank.fixed_bytes_per_sequence);
   json->field("state_bytes_per_sequence", rank.state_bytes_per_sequence);
@@ -71,25 +91,11 @@ void write_rank(const CapacityPlan& plan, const RankCapacity& rank, const Deploy
         "allocated_bytes_of_sequences", rank,
         [](const LengthBytes& at) { return at.allocated_bytes_total; }, json);
   }
-  if (rank.pool) write_pool(plan, rank, *rank.pool, json);
+  json->field("weights_bytes", rank.weight_bytes);
+  json->field("arena_slot_bytes", rank.arena_slot_bytes);
+  write_groups(rank, json);
+  if (rank.pool) write_pool(rank, *rank.pool, json);
   json->end_object();
-}
-
-void write_groups(const CapacityPlan& plan, JsonOutput* json) {
-  json->key("groups").begin_array();
-  for (const GroupCapacity& group : plan.groups) {
-    json->begin_object(Break::kNone);
-    json->field("name", group.name);
-    json->field("retention", to_string(group.retention));
-    json->field("window_tokens", group.window_tokens > 0
-                                     ? std::optional<std::uint64_t>(group.window_tokens)
-                                     : std::nullopt);
-    json->field("block_tokens", group.block_tokens);
-    json->field("block_bytes", group.block_bytes);
-    json->field("pages", group.pages);
-    json->end_object();
-  }
-  json->end_array();
 }
 
 void write_layer(const LayerCapacity& layer, JsonOutput* json) {
@@ -129,14 +135,21 @@ void write_plan(const CapacityPlan& plan, const Deployment& deployment, JsonOutp
   if (plan.indexer_dtype) json->field("indexer_dtype", to_string(*plan.indexer_dtype));
   json->field("profile", plan.profile);
   json->field("block_tokens", plan.block_tokens);
-  json->field("arena_slot_bytes", plan.arena_slot_bytes);
-  write_groups(plan, json);
+  json->field("arena_slot_bytes", plan.ranks[0].arena_slot_bytes);
+  write_groups(plan.ranks[0], json);
   json->key("ranks").begin_array();
-  for (const RankCapacity& rank : plan.ranks) write_rank(plan, rank, deployment, json);
+  for (const RankCapacity& rank : plan.ranks) write_rank(rank, deployment, json);
   json->end_array();
   json->key("layers").begin_array();
   for (const LayerCapacity& layer : plan.layers) write_layer(layer, json);
   json->end_array();
+  if (plan.concurrency_total) {
+    json->field("context_tokens", plan.context_tokens);
+    json->field("concurrency_total", plan.concurrency_total);
+  }
+  json->field("copies", plan.copies);
+  json->field("weights_bytes", plan.weight_bytes);
+  json->field("weights_estimated", plan.are_weights_estimated);
   json->key("notes").begin_array();
   for (const std::string& note : plan.notes) json->value(note);
   json->end_array();

@@ -86,15 +86,15 @@ std::string pages_in_words(const GroupCapacity& group) {
 }
 
 std::string groups_table(const CapacityPlan& plan, const RankCapacity& rank) {
-  if (plan.groups.empty()) return "no paged blocks\n";
+  if (plan.ranks[0].groups.empty()) return "no paged blocks\n";
   std::vector<Column> columns = {{"group"},
                                  {"block tokens", Align::kRight},
                                  {"pages x bytes", Align::kRight},
                                  {"block bytes", Align::kRight}};
   if (rank.pool) columns.push_back({"blocks in pool", Align::kRight});
   Table table(std::move(columns));
-  for (std::size_t i = 0; i < plan.groups.size(); ++i) {
-    const GroupCapacity& group = plan.groups[i];
+  for (std::size_t i = 0; i < plan.ranks[0].groups.size(); ++i) {
+    const GroupCapacity& group = plan.ranks[0].groups[i];
     std::vector<Cell> row = {group.name, format_count(group.block_tokens), pages_in_words(group),
                              format_count(group.block_bytes)};
     if (rank.pool) row.emplace_back(format_count(rank.pool->groups[i].blocks));
@@ -155,8 +155,9 @@ std::string plan_text(const CapacityPlan& plan, const PlanQuestion& question) {
   const RankCapacity& rank = plan.ranks.front();
   std::string text = answer_line(plan, rank) + setting_line(plan, rank) + "\n";
   text += lengths_table(rank, question.deployment.sequences) + "\n" + groups_table(plan, rank);
-  if (plan.arena_slot_bytes > 0) {
-    text += fmt::format("arena slot of each sequence: {}\n", size_in_words(plan.arena_slot_bytes));
+  if (plan.ranks[0].arena_slot_bytes > 0) {
+    text += fmt::format("arena slot of each sequence: {}\n",
+                        size_in_words(plan.ranks[0].arena_slot_bytes));
   }
   if (rank.pool) text += "\n" + pool_lines(rank);
   if (question.per_layer) text += "\n" + layers_table(plan);

@@ -125,7 +125,7 @@ Result<Deployment> deployment_of(const GeometryOptions& options,
 
 emblema_plan_info info_of(const CapacityPlan& plan) {
   emblema_plan_info info{};
-  info.groups = static_cast<std::uint32_t>(plan.groups.size());
+  info.groups = static_cast<std::uint32_t>(plan.ranks[0].groups.size());
   info.block_tokens = plan.block_tokens;
   const auto& pool = plan.ranks.front().pool;
   if (!pool) return info;

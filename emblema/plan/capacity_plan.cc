@@ -1,20 +1,18 @@
 #include "emblema/plan/capacity_plan.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "emblema/contract/bytes.h"
-#include "emblema/geometry/model_geometry.h"
-#include "emblema/layout/block_layout.h"
+#include "emblema/plan/pool_budget.h"
+#include "emblema/plan/rank_capacity.h"
 
 namespace emblema {
 namespace {
 
 constexpr std::uint64_t kSequencesMax = std::uint64_t{1} << 32;
-constexpr std::uint64_t kSnapshotShare = 8;  // one part in so many of the pool
 
 Status check_count(std::string_view field, std::uint64_t value, std::uint64_t low,
                    std::uint64_t high) {
@@ -43,113 +41,14 @@ Status check_deployment(const Deployment& deployment) {
   return check_count("sequences", deployment.sequences, 0, kSequencesMax);
 }
 
-Result<LengthBytes> bytes_at(const ModelGeometry& geometry, const ModelLayout& layout,
-                             std::uint64_t tokens, std::uint64_t sequences) {
-  LengthBytes at;
-  at.tokens = tokens;
-  const auto payload = geometry.bytes_per_sequence(tokens);
-  if (!payload) return propagate(payload);
-  const auto allocated = layout.allocated_bytes_per_sequence(tokens);
-  if (!allocated) return propagate(allocated);
-  const auto growing = geometry.growing_bytes_per_sequence(tokens);
-  if (!growing) return propagate(growing);
-  at.payload_bytes = *payload;
-  at.growing_bytes = *growing;
-  at.allocated_bytes = *allocated;
-  if (sequences == 0) return at;
-  const std::string what = fmt::format("bytes of {} sequences of {} tokens", sequences, tokens);
-  const auto payload_total = mul_bytes(*payload, sequences, what);
-  if (!payload_total) return propagate(payload_total);
-  const auto allocated_total = mul_bytes(*allocated, sequences, what);
-  if (!allocated_total) return propagate(allocated_total);
-  at.payload_bytes_total = *payload_total;
-  at.allocated_bytes_total = *allocated_total;
-  return at;
-}
-
-// With an arena, slots and blocks compete for the pool: the largest number of sequences whose slots
-// leave blocks for as many. Without one, plan_pool's own count.
-Result<PoolPlan> most_sequences(const ModelLayout& layout, std::uint64_t pool_bytes,
-                                PoolPlanOptions* options) {
-  auto best = plan_pool(layout, pool_bytes, *options);
-  if (!best || layout.arena.slot_bytes == 0) return best;
-  std::uint64_t low = 1;
-  std::uint64_t high = std::max<std::uint64_t>(1, pool_bytes / layout.arena.slot_bytes);
-  while (low < high) {
-    const std::uint64_t middle = low + (high - low + 1) / 2;
-    options->max_sequences = middle;
-    const auto plan = plan_pool(layout, pool_bytes, *options);
-    if (!plan) return plan;
-    if (plan->sequences >= middle) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  options->max_sequences = low;
-  return plan_pool(layout, pool_bytes, *options);
-}
-
-Status plan_rank_pool(const ModelGeometry& geometry, const ModelLayout& layout,
-                      const Deployment& deployment, RankCapacity* rank) {
-  const std::uint64_t pool_bytes = *deployment.pool_bytes;
-  PoolPlanOptions options;
-  options.max_positions = geometry.model().max_positions;
-  options.step_tokens = deployment.step_tokens;
-  options.snapshot_bytes =
-      deployment.snapshot_bytes.value_or(geometry.has_state() ? pool_bytes / kSnapshotShare : 0);
-  options.sequence_tokens = deployment.context_tokens;
-  if (deployment.sequences > 0) options.max_sequences = deployment.sequences;
-  if (options.sequence_tokens == 0) {
-    // The longest that fits alone: decided once, with one slot, before slots are multiplied.
-    PoolPlanOptions alone = options;
-    alone.max_sequences = 1;
-    const auto plan = plan_pool(layout, pool_bytes, alone);
-    if (!plan) return propagate(plan);
-    options.sequence_tokens = plan->sequence_tokens;
-  }
-  const auto plan = deployment.sequences > 0 ? plan_pool(layout, pool_bytes, options)
-                                             : most_sequences(layout, pool_bytes, &options);
-  if (!plan) return propagate(plan);
-  rank->pool_bytes = pool_bytes;
-  rank->pool = *plan;
-  rank->pool_options = options;
-  return {};
-}
-
-Result<RankCapacity> plan_rank(const ModelGeometry& geometry, const ModelLayout& layout,
-                               const Deployment& deployment) {
-  RankCapacity rank;
-  rank.name = "tp0";
-  const auto growing = geometry.growing_bytes_per_token();
-  if (!growing) return propagate(growing);
-  const auto fixed = geometry.fixed_bytes_per_sequence();
-  if (!fixed) return propagate(fixed);
-  const auto state = geometry.state_bytes_per_sequence();
-  if (!state) return propagate(state);
-  rank.growing_bytes_per_token = *growing;
-  rank.fixed_bytes_per_sequence = *fixed;
-  rank.state_bytes_per_sequence = *state;
-  for (const std::uint64_t tokens : deployment.at_tokens) {
-    auto at = bytes_at(geometry, layout, tokens, deployment.sequences);
-    if (!at) return propagate(at);
-    rank.at.push_back(*at);
-  }
-  if (deployment.pool_bytes) {
-    const auto ok = plan_rank_pool(geometry, layout, deployment, &rank);
-    if (!ok) return propagate(ok);
-  }
-  return rank;
-}
-
-Result<LayerCapacity> layer_capacity(const LayerGeometry& layer) {
+Result<LayerCapacity> layer_capacity(const LayerGeometry& layer, const Stage& stage) {
   LayerCapacity capacity;
-  capacity.index = layer.index;
+  capacity.index = layer.model_layer;
   capacity.kind = layer.kind;
   capacity.is_draft = layer.is_draft;
   if (layer.window_tokens > 0) capacity.window_tokens = layer.window_tokens;
   if (layer.chunk_tokens > 0) capacity.window_tokens = layer.chunk_tokens;
-  if (layer.shares_with) capacity.shares_with = *layer.shares_with;
+  if (layer.shares_with) capacity.shares_with = stage.first_layer + *layer.shares_with;
   for (const Stream& stream : layer.streams) {
     const auto sum = add(capacity.growing_bytes_per_token, stream.growing_bytes_per_token(),
                          "growing bytes per token of a layer");
@@ -164,24 +63,25 @@ Result<LayerCapacity> layer_capacity(const LayerGeometry& layer) {
 
 // What was asked beyond what the model is made for, and what the pool's division assumed without
 // being told.
-void note_assumptions(const Deployment& deployment, const RankCapacity& rank,
-                      std::uint64_t max_positions, CapacityPlan* plan) {
+void note_assumptions(const Deployment& deployment, std::uint64_t max_positions,
+                      CapacityPlan* plan) {
   const auto longest = std::max_element(deployment.at_tokens.begin(), deployment.at_tokens.end());
   if (max_positions > 0 && longest != deployment.at_tokens.end() && *longest > max_positions) {
     plan->notes.push_back(
         fmt::format("a sequence of {} tokens is longer than the model's {} positions", *longest,
                     max_positions));
   }
+  const RankCapacity& rank = plan->ranks.front();
   if (!rank.pool) return;
   if (deployment.context_tokens == 0) {
     plan->notes.push_back(
         fmt::format("concurrency is for sequences of {} tokens, the longest that fits alone (at "
                     "most the model's max positions)",
-                    rank.pool->sequence_tokens));
+                    plan->context_tokens));
   }
   if (!deployment.snapshot_bytes && rank.pool->snapshot_bytes > 0) {
-    plan->notes.push_back(fmt::format("{} bytes, 1/{} of the pool, are set aside for snapshots",
-                                      rank.pool->snapshot_bytes, kSnapshotShare));
+    plan->notes.push_back(fmt::format("{} bytes, 1/8 of the pool, are set aside for snapshots",
+                                      rank.pool->snapshot_bytes));
   }
 }
 
@@ -194,64 +94,132 @@ bool has_index_keys(const ModelGeometry& geometry) {
   return false;
 }
 
-std::vector<PageCapacity> page_sizes_of(const BlockLayout& group) {
-  std::vector<PageCapacity> sizes;
-  std::map<std::uint64_t, std::size_t> known;
-  for (const StreamPage& page : group.pages) {
-    const auto [size, is_new] = known.emplace(page.page_bytes, sizes.size());
-    if (is_new) sizes.push_back({page.page_bytes, 0});
-    ++sizes[size->second].pages;
+Result<std::vector<PlannedRank>> measure_ranks(const ModelConfig& model,
+                                               const Deployment& deployment) {
+  const std::uint32_t layers = deployment.layers == 0 ? model.num_hidden_layers : deployment.layers;
+  const auto stages = pipeline_stages(layers, deployment.parallel);
+  if (!stages) return propagate(stages);
+  std::vector<PlannedRank> ranks;
+  for (const Stage& stage : *stages) {
+    auto rank = measure_rank(model, deployment, stage);
+    if (!rank) return propagate(rank);
+    if (stages->size() > 1) {
+      rank->capacity.name = fmt::format("pp{} {}", ranks.size(), rank->capacity.name);
+    }
+    ranks.push_back(std::move(*rank));
   }
-  return sizes;
+  return ranks;
 }
 
-void describe_layout(const ModelLayout& layout, CapacityPlan* plan) {
-  plan->profile = to_string(layout.profile);
-  plan->arena_slot_bytes = layout.arena.slot_bytes;
-  for (const BlockLayout& group : layout.groups) {
-    plan->groups.push_back({group.group_name, group.retention, group.window_tokens,
-                            group.block_tokens, group.block_bytes, group.pages.size(),
-                            page_sizes_of(group)});
+// All stages serve the same sequences: the length is what the scarcest of them holds.
+Result<std::uint64_t> context_of(std::span<const PlannedRank> ranks, const Deployment& deployment) {
+  if (deployment.context_tokens > 0) return deployment.context_tokens;
+  std::uint64_t shortest = UINT64_MAX;
+  for (const PlannedRank& rank : ranks) {
+    const auto tokens = longest_alone(rank, deployment);
+    if (!tokens) return tokens;
+    shortest = std::min(shortest, *tokens);
   }
-  if (!layout.groups.empty()) plan->block_tokens = layout.groups.front().block_tokens;
+  return shortest;
+}
+
+Status divide_pools(const Deployment& deployment, std::vector<PlannedRank>* ranks,
+                    CapacityPlan* plan) {
+  if (!ranks->front().capacity.pool_bytes) return {};
+  const auto context = context_of(*ranks, deployment);
+  if (!context) return propagate(context);
+  plan->context_tokens = *context;
+  for (PlannedRank& rank : *ranks) {
+    const auto ok = divide_pool(*context, deployment, &rank);
+    if (ok) continue;
+    if (ranks->size() == 1) return ok;
+    return fail(ok.error().code, fmt::format("{}: {}", rank.capacity.name, ok.error().message));
+  }
+  return {};
+}
+
+// The scarcest first; without a pool, the one that holds most.
+bool bounds_before(const RankCapacity& a, const RankCapacity& b) {
+  if (!a.pool || !b.pool) {
+    return a.growing_bytes_per_token.approximate() > b.growing_bytes_per_token.approximate();
+  }
+  if (a.concurrency != b.concurrency) return a.concurrency < b.concurrency;
+  return a.tokens < b.tokens;
+}
+
+// Tensor ranks times stages must be all GPUs, some whole number of times.
+Result<std::uint64_t> copies_of(const Deployment& deployment) {
+  const std::uint64_t ranks = deployment.parallel.ranks();
+  if (deployment.gpus == 0) return 1;
+  if (deployment.gpus % ranks == 0) return deployment.gpus / ranks;
+  return fail(ErrorCode::Invalid,
+              fmt::format("gpus is {}; allowed: multiples of {}, tensor_parallel ({}) x "
+                          "pipeline_parallel ({})",
+                          deployment.gpus, ranks, deployment.parallel.tensor,
+                          deployment.parallel.pipeline));
+}
+
+Status count_sequences(const Deployment& deployment, CapacityPlan* plan) {
+  if (!plan->ranks.front().pool) return {};
+  const auto of_a_copy = mul_bytes(plan->ranks.front().concurrency,
+                                   deployment.parallel.data_attention, "sequences at once");
+  if (!of_a_copy) return propagate(of_a_copy);
+  const auto total = mul_bytes(*of_a_copy, plan->copies, "sequences at once");
+  if (!total) return propagate(total);
+  plan->concurrency_total = *total;
+  return {};
+}
+
+Status describe_layers(std::span<const PlannedRank> ranks, CapacityPlan* plan) {
+  for (const PlannedRank& rank : ranks) {
+    for (const LayerGeometry& layer : rank.geometry.layers()) {
+      auto capacity = layer_capacity(layer, rank.capacity.stage);
+      if (!capacity) return propagate(capacity);
+      plan->layers.push_back(std::move(*capacity));
+    }
+  }
+  return {};
+}
+
+// The model before it is divided: what it is called, and whether it can be divided as asked.
+Status describe_model(const ModelConfig& model, const Deployment& deployment, CapacityPlan* plan) {
+  Deployment undivided = deployment;
+  undivided.parallel = {};
+  const auto whole = rank_geometry(model, undivided, {0, deployment.layers, true});
+  if (!whole) return propagate(whole);
+  if (const auto ok = check_parallelism(*whole, deployment.parallel); !ok) return ok;
+  const auto copies = copies_of(deployment);
+  if (!copies) return propagate(copies);
+  plan->copies = *copies;
+  plan->model = model.name;
+  plan->attention = whole->attention_in_words();
+  plan->kv_dtype = deployment.kv_dtype;
+  plan->profile = to_string(deployment.profile);
+  plan->notes = model.notes;
+  if (has_index_keys(*whole)) {
+    plan->indexer_dtype = deployment.indexer_dtype.value_or(
+        default_indexer_dtype(deployment.kv_dtype, model.family == AttentionFamily::kCompressed));
+  }
+  return {};
 }
 
 }  // namespace
 
 Result<CapacityPlan> plan_capacity(const ModelConfig& model, const Deployment& deployment) {
   if (const auto ok = check_deployment(deployment); !ok) return propagate(ok);
-  GeometryOptions options;
-  options.kv_dtype = deployment.kv_dtype;
-  options.indexer_dtype = deployment.indexer_dtype;
-  options.speculative_mtp = deployment.speculative_mtp;
-  options.block_tokens = deployment.block_tokens;
-  options.layers = deployment.layers;
-  options.state_dtype = deployment.state_dtype;
-  options.encoder_tokens = deployment.encoder_tokens;
-  const auto geometry = ModelGeometry::from(model, options);
-  if (!geometry) return propagate(geometry);
-  const auto layout = ModelLayout::with_profile(*geometry, deployment.profile);
-  if (!layout) return propagate(layout);
-
   CapacityPlan plan;
-  plan.model = model.name;
-  plan.attention = geometry->attention_in_words();
-  plan.kv_dtype = deployment.kv_dtype;
-  plan.notes = model.notes;
-  if (has_index_keys(*geometry)) {
-    plan.indexer_dtype = deployment.indexer_dtype.value_or(
-        default_indexer_dtype(deployment.kv_dtype, model.family == AttentionFamily::kCompressed));
-  }
-  describe_layout(*layout, &plan);
-  auto rank = plan_rank(*geometry, *layout, deployment);
-  if (!rank) return propagate(rank);
-  note_assumptions(deployment, *rank, model.max_positions, &plan);
-  plan.ranks.push_back(std::move(*rank));
-  for (const LayerGeometry& layer : geometry->layers()) {
-    auto capacity = layer_capacity(layer);
-    if (!capacity) return propagate(capacity);
-    plan.layers.push_back(std::move(*capacity));
-  }
+  if (const auto ok = describe_model(model, deployment, &plan); !ok) return propagate(ok);
+  auto ranks = measure_ranks(model, deployment);
+  if (!ranks) return propagate(ranks);
+  if (const auto ok = budget_pools(model, deployment, &*ranks, &plan); !ok) return propagate(ok);
+  if (const auto ok = divide_pools(deployment, &*ranks, &plan); !ok) return propagate(ok);
+  if (const auto ok = describe_layers(*ranks, &plan); !ok) return propagate(ok);
+  for (PlannedRank& rank : *ranks) plan.ranks.push_back(std::move(rank.capacity));
+  std::stable_sort(plan.ranks.begin(), plan.ranks.end(), bounds_before);
+  const auto& groups = plan.ranks.front().groups;
+  plan.block_tokens = groups.empty() ? 0 : groups.front().block_tokens;
+  if (const auto ok = count_sequences(deployment, &plan); !ok) return propagate(ok);
+  note_assumptions(deployment, model.max_positions, &plan);
   return plan;
 }
 

@@ -83,12 +83,12 @@ TEST(CapacityPlan, WindowsByLayerAndByLength) {
   EXPECT_EQ(plan.layers[0].window_tokens, 128u);
   EXPECT_EQ(plan.layers[0].growing_bytes_per_token, Rational());
   EXPECT_FALSE(plan.layers[1].window_tokens);
-  ASSERT_EQ(plan.groups.size(), 2u);
-  EXPECT_EQ(plan.groups[1].name, "window 128");
-  EXPECT_EQ(plan.groups[1].pages, 18u);
-  ASSERT_EQ(plan.groups[1].page_sizes.size(), 1u);
-  EXPECT_EQ(plan.groups[1].page_sizes[0].page_bytes, 16u * 2048);
-  EXPECT_EQ(plan.groups[1].page_sizes[0].pages, 18u);
+  ASSERT_EQ(plan.ranks[0].groups.size(), 2u);
+  EXPECT_EQ(plan.ranks[0].groups[1].name, "window 128");
+  EXPECT_EQ(plan.ranks[0].groups[1].pages, 18u);
+  ASSERT_EQ(plan.ranks[0].groups[1].page_sizes.size(), 1u);
+  EXPECT_EQ(plan.ranks[0].groups[1].page_sizes[0].page_bytes, 16u * 2048);
+  EXPECT_EQ(plan.ranks[0].groups[1].page_sizes[0].pages, 18u);
 }
 
 TEST(CapacityPlan, ManyLongSequencesAreExactAndNeverWrap) {
@@ -120,7 +120,7 @@ TEST(CapacityPlan, DeepseekV4ProAtAMillionTokens) {
   EXPECT_EQ(rank.state_bytes_per_sequence, 18'710'528u);
   EXPECT_EQ(rank.at[0].growing_bytes, 10'326'376'448u);
   EXPECT_EQ(rank.at[0].payload_bytes, 10'326'376'448u + 7'995'392u);
-  EXPECT_EQ(plan.arena_slot_bytes, 26'705'920u);
+  EXPECT_EQ(plan.ranks[0].arena_slot_bytes, 26'705'920u);
   EXPECT_EQ(rank.at[0].allocated_bytes, 10'326'376'448u + 26'705'920u);
   EXPECT_EQ(format_bytes(10'326'376'448u), "9.617 GiB");
   EXPECT_EQ(plan.indexer_dtype, IndexerDtype::kBf16);

@@ -31,8 +31,8 @@ TEST(HybridPlan, AMambaHybridGrowsByItsAttentionAloneAndHoldsItsState) {
   EXPECT_EQ(fp32.ranks[0].state_bytes_per_sequence, 12'804'096u);
   EXPECT_EQ(fp32.ranks[0].fixed_bytes_per_sequence, 0u);
   EXPECT_EQ(fp32.ranks[0].at[1].payload_bytes, 8'192u * 4096) << "without state";
-  EXPECT_GE(fp32.arena_slot_bytes, 12'804'096u);
-  EXPECT_EQ(fp32.ranks[0].at[0].allocated_bytes, 16u * 8'192 + fp32.arena_slot_bytes);
+  EXPECT_GE(fp32.ranks[0].arena_slot_bytes, 12'804'096u);
+  EXPECT_EQ(fp32.ranks[0].at[0].allocated_bytes, 16u * 8'192 + fp32.ranks[0].arena_slot_bytes);
   const CapacityPlan bf16 = plan_of(json, {.state_dtype = StateDtype::kBf16, .at_tokens = {1}});
   EXPECT_EQ(bf16.ranks[0].state_bytes_per_sequence, 6'512'640u);
 }

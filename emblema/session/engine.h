@@ -77,8 +77,8 @@ struct EngineStats {
 class Engine {
  public:
   // Invalid: an option out of range. OutOfBlocks: the pool is too small (names the bytes needed).
-  // Io: memory was refused. Unsupported: rows of an encoder; snapshot policy zero of a model with
-  // recurrent state.
+  // Io: memory was refused. Unsupported: rows of an encoder, unless metadata_only; snapshot policy
+  // zero of a model with recurrent state.
   static Result<Engine> open(const ModelGeometry& geometry, const EngineOptions& options);
 
   // A sequence that already holds the longest stored prefix of the prompt: at most all but one

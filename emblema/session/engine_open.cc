@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::uint64_t kStepsMax = 1u << 20;
 
-Status check_layer(const LayerGeometry& layer) {
+// Rows of an encoder are counted, not held: only an engine that holds nothing can have them.
+Status check_layer(const LayerGeometry& layer, bool metadata_only) {
+  if (metadata_only) return {};
   for (const Stream& stream : layer.streams) {
     if (stream.role != StreamRole::kCross) continue;
     return fail(ErrorCode::Unsupported,
@@ -53,7 +55,7 @@ void find_rows(const EngineCore& core, const LayerGeometry& layer, EngineCore::L
 // Shape and page of every layer, as attention reads them.
 Status describe_layers(EngineCore* core) {
   for (const LayerGeometry& layer : core->geometry.layers()) {
-    if (Status ok = check_layer(layer); !ok) return ok;
+    if (Status ok = check_layer(layer, core->options.metadata_only); !ok) return ok;
     EngineCore::LayerView view;
     find_rows(*core, layer, &view);
     const bool latent = view.page != nullptr && view.page->role == StreamRole::kLatent;

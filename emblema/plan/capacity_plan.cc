@@ -56,7 +56,7 @@ Result<LayerCapacity> layer_capacity(const LayerGeometry& layer, const Stage& st
     capacity.growing_bytes_per_token = *sum;
     capacity.streams.push_back({stream.role, stream.entry_bytes, stream.stride_tokens,
                                 stream.retention, stream.retention_tokens, stream.sharding,
-                                stream.placement});
+                                stream.placement, stream.regions});
   }
   return capacity;
 }
@@ -181,6 +181,35 @@ Status describe_layers(std::span<const PlannedRank> ranks, CapacityPlan* plan) {
   return {};
 }
 
+std::uint64_t step_context(const CapacityPlan& plan, const Deployment& deployment,
+                           std::uint64_t max_positions) {
+  if (plan.context_tokens > 0) return plan.context_tokens;
+  if (deployment.context_tokens > 0) return deployment.context_tokens;
+  if (!deployment.at_tokens.empty()) {
+    return *std::max_element(deployment.at_tokens.begin(), deployment.at_tokens.end());
+  }
+  return max_positions > 0 ? max_positions : 8192;
+}
+
+// One decode step of attention, on each rank.
+Status place_steps(const Deployment& deployment, std::uint64_t context, PlannedRank* rank) {
+  const std::uint64_t rows = std::max<std::uint64_t>(
+      1, local_tokens(context, 0, deployment.parallel.decode_context,
+                      deployment.parallel.interleave));
+  const auto step = attention_step(rank->geometry, rows);
+  if (!step) return propagate(step);
+  const auto intensity = intensity_of(*step);
+  if (!intensity) return propagate(intensity);
+  rank->capacity.step = *step;
+  rank->capacity.flop_per_byte = *intensity;
+  const auto& hardware = deployment.hardware;
+  if (!hardware || !hardware->bandwidth_bytes_per_second || !hardware->bf16_flops) return {};
+  const auto point = place_on_roofline(*step, *hardware);
+  if (!point) return propagate(point);
+  rank->capacity.roofline = *point;
+  return {};
+}
+
 // The model before it is divided: what it is called, and whether it can be divided as asked.
 Status describe_model(const ModelConfig& model, const Deployment& deployment, CapacityPlan* plan) {
   Deployment undivided = deployment;
@@ -213,6 +242,11 @@ Result<CapacityPlan> plan_capacity(const ModelConfig& model, const Deployment& d
   if (!ranks) return propagate(ranks);
   if (const auto ok = budget_pools(model, deployment, &*ranks, &plan); !ok) return propagate(ok);
   if (const auto ok = divide_pools(deployment, &*ranks, &plan); !ok) return propagate(ok);
+  plan.step_context_tokens = step_context(plan, deployment, model.max_positions);
+  for (PlannedRank& rank : *ranks) {
+    const auto ok = place_steps(deployment, plan.step_context_tokens, &rank);
+    if (!ok) return propagate(ok);
+  }
   if (const auto ok = describe_layers(*ranks, &plan); !ok) return propagate(ok);
   for (PlannedRank& rank : *ranks) plan.ranks.push_back(std::move(rank.capacity));
   std::stable_sort(plan.ranks.begin(), plan.ranks.end(), bounds_before);

@@ -22,6 +22,7 @@
 #include "emblema/layout/pool_plan.h"
 #include "emblema/model/model_config.h"
 #include "emblema/plan/deployment.h"
+#include "emblema/plan/roofline.h"
 
 namespace emblema {
 
@@ -73,6 +74,10 @@ struct RankCapacity {
   std::uint64_t tokens = 0;       // of one sequence as long as fits; on all dcp ranks together
   std::uint64_t concurrency = 0;  // sequences of the context's length at once
   std::string capacity_bound_by;  // "blocks of group growing", "arena slots"
+
+  AttentionStep step;       // of one sequence, at CapacityPlan::step_context_tokens
+  Rational flop_per_byte;   // of that step; 0 where nothing is read
+  std::optional<RooflinePoint> roofline;  // present with hardware whose speeds are known
 };
 
 struct StreamCapacity {
@@ -83,6 +88,7 @@ struct StreamCapacity {
   std::uint64_t retention_tokens = 0;
   Sharding sharding = Sharding::kReplicated;
   Placement placement = Placement::kPaged;
+  std::vector<EntryRegion> regions;  // of an entry
 };
 
 // Figures of one rank: heads divided, where they divide.
@@ -112,6 +118,8 @@ struct CapacityPlan {
   // Sequences at once on all GPUs: ranks[0]'s, times the groups of dp_attention and the copies.
   // Present with a pool.
   std::optional<std::uint64_t> concurrency_total;
+
+  std::uint64_t step_context_tokens = 0;  // the context asked; else the longest length asked
 
   std::optional<std::uint64_t> weight_bytes;  // of one copy of the model
   bool are_weights_estimated = false;

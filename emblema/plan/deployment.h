@@ -10,18 +10,10 @@
 #include "emblema/contract/rational.h"
 #include "emblema/geometry/encoding.h"
 #include "emblema/layout/profile.h"
+#include "emblema/plan/hardware.h"
 #include "emblema/plan/parallel.h"
 
 namespace emblema {
-
-// One GPU, as far as a plan needs it: of the table (hardware.h), or what the caller says. An
-// absent figure is not known, and nothing is answered from it.
-struct Accelerator {
-  std::string name;
-  std::optional<std::uint64_t> memory_bytes{};
-  std::optional<std::uint64_t> bytes_per_second{};
-  std::optional<std::uint64_t> flop_per_second{};  // dense bf16
-};
 
 struct Deployment {
   KvDtype kv_dtype = KvDtype::kBf16;
@@ -36,8 +28,8 @@ struct Deployment {
   std::vector<std::uint64_t> at_tokens{};  // lengths to give bytes for, 1 to 2^40
   std::uint64_t sequences = 0;             // 0: not asked; else how many, and how many arena slots
 
-  // Of each GPU. None: what `accelerator` leaves beside the weights, if both are known; else there
-  // is no answer about blocks, tokens and concurrency.
+  // Of each GPU. None: what its memory has beside the weights, if both are known; else there is no
+  // answer about blocks, tokens and concurrency.
   std::optional<std::uint64_t> pool_bytes{};
   std::uint64_t context_tokens = 0;  // length that concurrency is for; 0: the longest that
                                      // fits alone, at most the model's max positions
@@ -47,12 +39,14 @@ struct Deployment {
 
   Parallelism parallel{};
   std::uint64_t gpus = 0;  // 0: tensor x pipeline; else so many times that: copies of the model
-  std::optional<Accelerator> accelerator{};
+  // What one GPU offers; a figure that is absent is not known, and nothing is answered from it.
+  std::optional<Hardware> hardware{};
   // The share of a GPU's memory that is used at all, in weights, cache and `reserve_bytes`; 23/25
   // is vLLM's default (073c510c, 2026-08).
   Rational memory_share = Rational::of(23, 25);
   std::uint64_t reserve_bytes = 0;  // of each GPU: activations, the runtime's own; not known here
   std::optional<std::uint64_t> weight_bytes{};  // of the whole model; none: estimated (weights.h)
+  std::string weights_source{};                 // where they were read; for people
 };
 
 }  // namespace emblema

@@ -10,8 +10,8 @@ namespace emblema {
 
 // Fills each rank's weight_bytes and pool_bytes, and the plan's weights.
 //   pool = floor(memory x memory_share) - weights - reserve
-// Invalid: weights and reserve that leave nothing. Unsupported: weights are needed, not given and
-// cannot be estimated from this config (names what it lacks).
+// Where weights are neither given nor countable there is no pool, and a note says why.
+// Invalid: weights and reserve that leave nothing.
 Status budget_pools(const ModelConfig& model, const Deployment& deployment,
                     std::vector<PlannedRank>* ranks, CapacityPlan* plan);
 

@@ -1,0 +1,108 @@
+#include "apps/cli/accelerator.h"
+
+#include <charconv>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "apps/cli/counts.h"
+#include "emblema/plan/hardware.h"
+
+namespace emblema {
+namespace {
+
+constexpr std::size_t kShareDigitsMax = 9;
+
+Status read_size(std::string_view option, const std::string& text,
+                 std::optional<std::uint64_t>* value) {
+  if (text.empty()) return {};
+  const auto bytes = parse_size(option, text);
+  if (!bytes) return propagate(bytes);
+  *value = *bytes;
+  return {};
+}
+
+Status read_rate(std::string_view option, const std::string& text, std::string_view unit,
+                 std::optional<std::uint64_t>* value) {
+  if (text.empty()) return {};
+  const auto rate = parse_rate(option, text, unit);
+  if (!rate) return propagate(rate);
+  *value = *rate;
+  return {};
+}
+
+// "0.92" and "1" as exact fractions.
+Result<Rational> parse_share(std::string_view option, std::string_view text) {
+  const auto refuse = [&] {
+    return fail(ErrorCode::Invalid,
+                fmt::format("{} is '{}'; allowed: above 0 and at most 1, as 0.92", option, text));
+  };
+  const std::size_t point = text.find('.');
+  const std::string_view whole = text.substr(0, point);
+  const std::string_view part = point == std::string_view::npos ? "" : text.substr(point + 1);
+  if (whole.empty() || whole.size() > 1 || part.size() > kShareDigitsMax) return refuse();
+  std::uint64_t digits = 0;
+  std::uint64_t scale = 1;
+  for (const std::string_view run : {whole, part}) {
+    for (const char c : run) {
+      if (c < '0' || c > '9') return refuse();
+      digits = digits * 10 + static_cast<std::uint64_t>(c - '0');
+    }
+  }
+  for (std::size_t i = 0; i < part.size(); ++i) scale *= 10;
+  if (digits == 0 || digits > scale) return refuse();
+  return Rational::of(digits, scale);
+}
+
+Status read_memory_use(const PlanArguments& arguments, Deployment* deployment) {
+  if (!arguments.utilisation.empty()) {
+    const auto share = parse_share("--utilisation", arguments.utilisation);
+    if (!share) return propagate(share);
+    deployment->memory_share = *share;
+  }
+  std::optional<std::uint64_t> reserve;
+  if (const auto ok = read_size("--reserve", arguments.reserve, &reserve); !ok) return ok;
+  deployment->reserve_bytes = reserve.value_or(0);
+  if (arguments.weights.empty() || arguments.weights == "auto") return {};
+  const auto weights = parse_bytes(arguments.weights);
+  if (!weights) {
+    return fail(ErrorCode::Invalid, fmt::format("--weights is '{}'; allowed: auto, or a size as "
+                                                "140GB",
+                                                arguments.weights));
+  }
+  deployment->weight_bytes = *weights;
+  deployment->weights_source = "--weights";
+  return {};
+}
+
+}  // namespace
+
+std::string gpu_names() {
+  std::string names;
+  for (const Gpu& gpu : gpus()) names += (names.empty() ? "" : "|") + std::string(gpu.name);
+  return names;
+}
+
+Status read_hardware(const PlanArguments& arguments, Deployment* deployment) {
+  HardwareOptions options;
+  options.gpu = arguments.gpu;
+  if (const auto ok = read_size("--hbm", arguments.hbm, &options.memory_bytes); !ok) return ok;
+  if (const auto ok = read_rate("--bandwidth", arguments.bandwidth, "B/s",
+                                &options.bandwidth_bytes_per_second);
+      !ok) {
+    return ok;
+  }
+  if (const auto ok = read_rate("--flops", arguments.flops, "FLOP/s", &options.flops); !ok) {
+    return ok;
+  }
+  const bool is_asked = !options.gpu.empty() || options.memory_bytes ||
+                        options.bandwidth_bytes_per_second || options.flops;
+  if (is_asked) {
+    auto hardware = resolve_hardware(options);
+    if (!hardware) return propagate(hardware);
+    deployment->hardware = std::move(*hardware);
+  }
+  return read_memory_use(arguments, deployment);
+}
+
+}  // namespace emblema

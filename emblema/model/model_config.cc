@@ -239,6 +239,7 @@ void read_config(const ConfigFields& text, const ConfigFields& outer, ModelConfi
   note_family(text, family, *config);
   fill_layers(text, outer, family, config);
   if (!text.problems().failed()) refuse_unread_state(text, family, *config);
+  if (!text.problems().failed()) read_weight_facts(text, outer, config);
 }
 
 }  // namespace

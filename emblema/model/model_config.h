@@ -16,6 +16,7 @@
 
 #include "emblema/contract/result.h"
 #include "emblema/model/rope_facts.h"
+#include "emblema/model/weight_facts.h"
 
 namespace emblema {
 
@@ -116,6 +117,10 @@ struct ModelConfig {
   std::string torch_dtype;           // as spelled, "" when absent
 
   std::vector<LayerFacts> layers;  // num_hidden_layers of them
+
+  std::optional<WeightFacts> weights;  // absent: weights_missing says why
+  std::string weights_missing;         // "vocab_size is not given"
+
   std::vector<std::string> notes;  // what the reader should know: assumptions made, fields ignored
 };
 

@@ -1,0 +1,16 @@
+// Reads quantization_config: how the matrices of a checkpoint are stored.
+#pragma once
+
+#include <optional>
+
+#include "emblema/model/config_fields.h"
+#include "emblema/model/weight_facts.h"
+
+namespace emblema {
+
+// Absent where nothing is quantised. A method, or a detail of one, that is not known here is no
+// problem of the config: it is named in `uncounted`. Malformed values are problems, recorded in
+// `fields`. `fields` is the level that holds quantization_config.
+std::optional<QuantizationFacts> read_quantization(const ConfigFields& fields);
+
+}  // namespace emblema

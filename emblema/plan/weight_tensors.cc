@@ -1,0 +1,345 @@
+#include "emblema/plan/weight_tensors.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "emblema/contract/bytes.h"
+
+namespace emblema {
+namespace {
+
+constexpr std::uint32_t kFp32Bytes = 4;
+
+// "Mamba-2" and its like, for a message.
+std::string_view name_of(RecurrentMixer mixer) {
+  switch (mixer) {
+    case RecurrentMixer::kNone:
+      return "no";
+    case RecurrentMixer::kMamba1:
+      return "Mamba-1";
+    case RecurrentMixer::kMamba2:
+      return "Mamba-2";
+    case RecurrentMixer::kGatedDelta:
+      return "gated delta";
+    case RecurrentMixer::kKimiDelta:
+      return "Kimi delta";
+    case RecurrentMixer::kLightning:
+      return "lightning attention";
+    case RecurrentMixer::kRgLru:
+      return "RG-LRU";
+    case RecurrentMixer::kShortConv:
+      return "short-convolution";
+    case RecurrentMixer::kKvConv:
+      return "KV-convolution";
+  }
+  return "unknown";
+}
+
+class LayerCounter {
+ public:
+  LayerCounter(const ModelConfig& model, std::uint32_t layer, const TensorDivision& division)
+      : model_(model),
+        facts_(*model.weights),
+        layer_(model.layers[layer]),
+        feed_(facts_.layers[layer]),
+        division_(division),
+        hidden_(model.hidden_size) {}
+
+  Result<std::vector<WeightTensor>> count() {
+    vectors("norms", "norms", facts_.block.norms, hidden_);
+    if (layer_.cache != LayerCache::kNone) {
+      if (auto counted = add_attention(); !counted) return propagate(counted);
+    }
+    if (layer_.recurrent.mixer != RecurrentMixer::kNone) {
+      if (auto counted = add_mixer(); !counted) return propagate(counted);
+    }
+    if (feed_.intermediate_size > 0) {
+      add_mlp({"dense MLP", "mlp.up_proj", "mlp.down_proj", feed_.intermediate_size,
+               division_.tensor, 1, facts_.mlp_bias});
+    }
+    if (feed_.has_experts) add_mixture();
+    return tensors_;
+  }
+
+ private:
+  // A linear layer, and its bias where there is one.
+  void linear(std::string_view part, std::string_view module, std::uint64_t rows,
+              std::uint64_t columns, bool bias = false) {
+    tensors_.push_back({part, module, 1, rows, columns, true, 0});
+    if (bias) vectors(part, module, 1, rows);
+  }
+
+  void vectors(std::string_view part, std::string_view module, std::uint64_t copies,
+               std::uint64_t width, std::uint32_t bytes = 0) {
+    if (copies == 0 || width == 0) return;
+    tensors_.push_back({part, module, copies, 1, width, false, bytes});
+  }
+
+  std::uint64_t share(std::uint64_t count) const { return ceil_div(count, division_.tensor); }
+
+  Status add_attention() {
+    switch (model_.family) {
+      case AttentionFamily::kGrouped:
+        add_grouped();
+        break;
+      case AttentionFamily::kLatent:
+        add_latent();
+        break;
+      case AttentionFamily::kCompressed:
+        return fail(ErrorCode::Unsupported,
+                    fmt::format("weights of DeepSeek-V4 layers are not counted in {}; give "
+                                "--weights",
+                                model_.name));
+    }
+    if (layer_.has_indexer && model_.family == AttentionFamily::kGrouped) {
+      return fail(ErrorCode::Unsupported,
+                  fmt::format("weights of block-sparse index layers are not counted in {}; give "
+                              "--weights",
+                              model_.name));
+    }
+    if (layer_.has_indexer) add_indexer();
+    if (layer_.has_sinks) vectors("attention", "self_attn.sinks", 1, share(heads()));
+    return {};
+  }
+
+  std::uint64_t heads() const { return layer_.num_attention_heads; }
+
+  void add_grouped() {
+    const std::uint64_t queries = share(heads());
+    const std::uint64_t keys = share(layer_.num_key_value_heads);
+    const std::uint64_t width = layer_.head_dim;
+    const std::uint64_t gates = facts_.block.output_gate ? 2 : 1;
+    const bool bias = facts_.attention_bias;
+    linear("attention", "self_attn.q_proj", queries * width * gates, hidden_, bias);
+    const bool own_keys = layer_.cache != LayerCache::kShared;
+    if (own_keys) {
+      linear("attention", "self_attn.k_proj", keys * width, hidden_, bias);
+      linear("attention", "self_attn.v_proj", keys * layer_.v_head_dim, hidden_, bias);
+    }
+    linear("attention", "self_attn.o_proj", hidden_, queries * layer_.v_head_dim,
+           facts_.output_bias);
+    const bool crosses = layer_.cache == LayerCache::kCross;
+    if (crosses) vectors("attention", "cross_attn.gates", 2, 1);
+    if (!facts_.qk_norm && !crosses) return;
+    const bool whole = facts_.block.qk_norm == QkNorm::kWhole;
+    vectors("attention", "self_attn.q_norm", 1, whole ? queries * width : width);
+    if (own_keys) vectors("attention", "self_attn.k_norm", 1, whole ? keys * width : width);
+  }
+
+  void add_latent() {
+    const std::uint64_t queries = share(heads());
+    const std::uint64_t query_width = model_.qk_nope_head_dim + model_.qk_rope_head_dim;
+    const std::uint64_t rank = model_.kv_lora_rank;
+    const bool bias = facts_.attention_bias;
+    if (model_.q_lora_rank) {
+      linear("attention", "self_attn.q_a_proj", *model_.q_lora_rank, hidden_, bias);
+      vectors("attention", "self_attn.q_a_layernorm", 1, *model_.q_lora_rank);
+      linear("attention", "self_attn.q_b_proj", queries * query_width, *model_.q_lora_rank);
+    } else {
+      linear("attention", "self_attn.q_proj", queries * query_width, hidden_);
+    }
+    linear("attention", "self_attn.kv_a_proj_with_mqa", rank + model_.qk_rope_head_dim, hidden_,
+           bias);
+    vectors("attention", "self_attn.kv_a_layernorm", 1, rank);
+    linear("attention", "self_attn.kv_b_proj",
+           queries * (std::uint64_t{model_.qk_nope_head_dim} + model_.v_head_dim), rank);
+    linear("attention", "self_attn.o_proj", hidden_, queries * model_.v_head_dim,
+           facts_.output_bias);
+  }
+
+  // DeepSeek-V3.2 and GLM-5; replicated, as its keys are. The norm of its keys has a bias.
+  void add_indexer() {
+    const std::uint64_t width = model_.index_head_dim;
+    const std::uint64_t input = model_.q_lora_rank.value_or(model_.hidden_size);
+    linear("indexer", "self_attn.indexer.wq_b", model_.index_n_heads * width, input);
+    linear("indexer", "self_attn.indexer.wk", width, hidden_);
+    vectors("indexer", "self_attn.indexer.k_norm", 2, width);
+    tensors_.push_back(
+        {"indexer", "self_attn.indexer.weights_proj", 1, model_.index_n_heads, hidden_, false, 0});
+  }
+
+  struct Mlp {
+    std::string_view part;
+    std::string_view up;  // gate and up, or up alone
+    std::string_view down;
+    std::uint64_t width = 0;
+    std::uint32_t ranks = 1;
+    std::uint64_t copies = 1;
+    bool bias = false;
+  };
+
+  void add_mlp(const Mlp& mlp) {
+    const std::uint64_t columns = ceil_div(mlp.width, mlp.ranks);
+    const std::uint64_t inputs = mlp.copies * (facts_.block.gated ? 2 : 1);
+    tensors_.push_back({mlp.part, mlp.up, inputs, columns, hidden_, true, 0});
+    tensors_.push_back({mlp.part, mlp.down, mlp.copies, hidden_, columns, true, 0});
+    if (!mlp.bias) return;
+    vectors(mlp.part, mlp.up, inputs, columns);
+    vectors(mlp.part, mlp.down, mlp.copies, hidden_);
+  }
+
+  void add_mixture() {
+    const ExpertFacts& experts = *facts_.experts;
+    const std::uint64_t chosen = std::uint64_t{experts.routed} + experts.identity;
+    tensors_.push_back({"router", "mlp.gate", 1, chosen, hidden_, false, 0});
+    if (facts_.block.correction_bias) vectors("router", "mlp.gate", 1, chosen, kFp32Bytes);
+    if (facts_.block.expert_bias) vectors("router", "mlp.gate", 1, chosen);
+    add_mlp({"experts", "mlp.experts.0.up_proj", "mlp.experts.0.down_proj",
+             experts.intermediate_size, division_.expert_tensor,
+             ceil_div(experts.routed, division_.experts), facts_.block.expert_bias});
+    if (experts.shared_intermediate_size == 0) return;
+    add_mlp({"shared experts", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj",
+             experts.shared_intermediate_size, division_.tensor});
+    if (facts_.block.shared_gate) vectors("router", "mlp.shared_expert_gate", 1, hidden_);
+  }
+
+  Status add_mixer() {
+    const RecurrentFacts& state = layer_.recurrent;
+    switch (state.mixer) {
+      case RecurrentMixer::kMamba1:
+        if (facts_.time_step_rank == 0) {
+          return fail(ErrorCode::Unsupported,
+                      fmt::format("mamba_dt_rank is not given, so weights of Mamba-1 layers are "
+                                  "not counted in {}; give --weights",
+                                  model_.name));
+        }
+        add_mamba1(state);
+        return {};
+      case RecurrentMixer::kMamba2:
+        add_mamba2(state);
+        return {};
+      case RecurrentMixer::kGatedDelta:
+        add_gated_delta(state);
+        return {};
+      case RecurrentMixer::kKimiDelta:
+        add_kimi_delta(state);
+        return {};
+      case RecurrentMixer::kLightning:
+        add_lightning(state);
+        return {};
+      default:
+        return fail(ErrorCode::Unsupported,
+                    fmt::format("weights of {} layers are not counted in {}; give --weights",
+                                name_of(state.mixer), model_.name));
+    }
+  }
+
+  void add_convolution(const RecurrentFacts& state, std::uint64_t channels, bool bias) {
+    if (state.conv_channels == 0) return;
+    const std::uint64_t kernel = std::uint64_t{state.conv_columns} + 1;
+    tensors_.push_back({"mixer", "mixer.conv1d", 1, channels, kernel, false, 0});
+    if (bias) vectors("mixer", "mixer.conv1d", 1, channels);
+  }
+
+  // JambaMambaMixer: time step, B and C are normalised.
+  void add_mamba1(const RecurrentFacts& state) {
+    const std::uint64_t inner = share(state.state_rows);
+    const std::uint64_t rank = facts_.time_step_rank;
+    const std::uint64_t width = state.state_columns;
+    linear("mixer", "mixer.in_proj", 2 * inner, hidden_, facts_.mixer_bias);
+    add_convolution(state, inner, facts_.conv_bias);
+    linear("mixer", "mixer.x_proj", rank + 2 * width, inner);
+    linear("mixer", "mixer.dt_proj", inner, rank, true);
+    vectors("mixer", "mixer.A_log", inner, width);
+    vectors("mixer", "mixer.D", 1, inner);
+    linear("mixer", "mixer.out_proj", hidden_, inner, facts_.mixer_bias);
+    if (facts_.block.model_type == "jamba") {
+      vectors("mixer", "mixer.norms", 1, rank + 2 * width);
+    }
+  }
+
+  // Gate, input, B, C and a time step for each head; A, D and the step's bias for each head.
+  void add_mamba2(const RecurrentFacts& state) {
+    const std::uint64_t inner_all = std::uint64_t{state.state_heads} * state.state_rows;
+    const std::uint64_t width = std::max<std::uint64_t>(state.state_columns, 1);
+    const std::uint64_t groups_all =
+        state.conv_channels > inner_all ? (state.conv_channels - inner_all) / 2 / width : 0;
+    const std::uint64_t step_heads = share(state.state_heads);
+    const std::uint64_t inner = step_heads * state.state_rows;
+    const std::uint64_t channels = inner + 2 * share(groups_all) * width;
+    linear("mixer", "mixer.in_proj", inner + channels + step_heads, hidden_, facts_.mixer_bias);
+    add_convolution(state, channels, facts_.conv_bias);
+    vectors("mixer", "mixer.A_log", 3, step_heads);
+    if (facts_.mixer_norm) vectors("mixer", "mixer.norm", 1, inner);
+    linear("mixer", "mixer.out_proj", hidden_, inner, facts_.mixer_bias);
+  }
+
+  // Qwen3NextGatedDeltaNet: q, k, v and a gate as wide as v; beta and alpha for each value head.
+  void add_gated_delta(const RecurrentFacts& state) {
+    const std::uint64_t values_all = std::uint64_t{state.state_heads} * state.state_columns;
+    const std::uint64_t key_width = std::max<std::uint64_t>(state.state_rows, 1);
+    const std::uint64_t key_heads_all =
+        state.conv_channels > values_all ? (state.conv_channels - values_all) / 2 / key_width : 0;
+    const std::uint64_t step_heads = share(state.state_heads);
+    const std::uint64_t values = step_heads * state.state_columns;
+    const std::uint64_t channels = values + 2 * share(key_heads_all) * key_width;
+    linear("mixer", "linear_attn.in_proj_qkvz", channels + values, hidden_);
+    linear("mixer", "linear_attn.in_proj_ba", 2 * step_heads, hidden_);
+    add_convolution(state, channels, false);
+    vectors("mixer", "linear_attn.A_log", 2, step_heads);
+    vectors("mixer", "linear_attn.norm", 1, state.state_columns);
+    linear("mixer", "linear_attn.out_proj", hidden_, values);
+  }
+
+  // KimiDeltaAttention: q, k and v, each under a convolution; decay and output gate through a
+  // bottleneck as wide as a head.
+  void add_kimi_delta(const RecurrentFacts& state) {
+    const std::uint64_t step_heads = share(state.state_heads);
+    const std::uint64_t width = state.state_columns;
+    const std::uint64_t inner = step_heads * width;
+    for (const std::string_view module :
+         {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}) {
+      linear("mixer", module, inner, hidden_);
+    }
+    add_convolution(state, 3 * inner, false);
+    for (const std::string_view module : {"self_attn.f", "self_attn.g"}) {
+      linear("mixer", module, width, hidden_);
+      linear("mixer", module, inner, width);
+    }
+    linear("mixer", "self_attn.b_proj", step_heads, hidden_);
+    vectors("mixer", "self_attn.dt_bias", 1, inner);
+    vectors("mixer", "self_attn.A_log", 1, step_heads);
+    vectors("mixer", "self_attn.o_norm", 1, width);
+    linear("mixer", "self_attn.o_proj", hidden_, inner);
+  }
+
+  // MiniMax's lightning attention: q, k and v, an output gate, a norm.
+  void add_lightning(const RecurrentFacts& state) {
+    const std::uint64_t inner = share(state.state_heads) * state.state_rows;
+    linear("mixer", "self_attn.qkv_proj", 3 * inner, hidden_);
+    linear("mixer", "self_attn.output_gate", inner, hidden_);
+    vectors("mixer", "self_attn.norm", 1, inner);
+    linear("mixer", "self_attn.out_proj", hidden_, inner);
+  }
+
+  const ModelConfig& model_;
+  const WeightFacts& facts_;
+  const LayerFacts& layer_;
+  const LayerWeightFacts& feed_;
+  const TensorDivision& division_;
+  std::uint64_t hidden_;
+  std::vector<WeightTensor> tensors_;
+};
+
+}  // namespace
+
+Result<std::vector<WeightTensor>> layer_tensors(const ModelConfig& model, std::uint32_t layer,
+                                                const TensorDivision& division) {
+  return LayerCounter(model, layer, division).count();
+}
+
+Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model) {
+  if (model.weights->block.drafts == DraftRule::kUnknown) {
+    return fail(
+        ErrorCode::Unsupported,
+        fmt::format("weights of draft layers are not counted in {}; give --weights", model.name));
+  }
+  const std::uint64_t hidden = model.hidden_size;
+  return std::vector<WeightTensor>{
+      {"drafts", "eh_proj", 1, hidden, 2 * hidden, true, 0},
+      {"drafts", "norms", 3, 1, hidden, false, 0},
+  };
+}
+
+}  // namespace emblema

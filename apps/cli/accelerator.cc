@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "apps/cli/counts.h"
+#include "emblema/contract/bytes.h"
 #include "emblema/plan/hardware.h"
 
 namespace emblema {
@@ -87,8 +88,8 @@ Status read_hardware(const PlanArguments& arguments, Deployment* deployment) {
   HardwareOptions options;
   options.gpu = arguments.gpu;
   if (const auto ok = read_size("--hbm", arguments.hbm, &options.memory_bytes); !ok) return ok;
-  if (const auto ok = read_rate("--bandwidth", arguments.bandwidth, "B/s",
-                                &options.bandwidth_bytes_per_second);
+  if (const auto ok =
+          read_rate("--bandwidth", arguments.bandwidth, "B/s", &options.bandwidth_bytes_per_second);
       !ok) {
     return ok;
   }

@@ -7,94 +7,12 @@
 #include <fmt/format.h>
 
 #include "apps/cli/commands.h"
-#include "apps/cli/counts.h"
-#include "apps/cli/model_arguments.h"
+#include "apps/cli/plan_arguments.h"
 #include "apps/cli/plan_output.h"
+#include "emblema/model/weight_index.h"
 
 namespace emblema {
 namespace {
-
-constexpr std::uint64_t kSequencesMax = std::uint64_t{1} << 32;
-
-struct PlanArguments {
-  ModelArguments model;
-  std::string at;
-  std::string context;
-  std::string pool;
-  std::string sequences;
-  std::string step_tokens;
-  bool per_layer = false;
-  bool json = false;
-};
-
-void add_arguments(CLI::App& app, PlanArguments* arguments) {
-  add_model_arguments(app, ModelCount::kMany, &arguments->model);
-  app.add_option("--at", arguments->at,
-                 "Lengths to give bytes for; default 1,8k,128k within the model's positions")
-      ->type_name("TOKENS");
-  app.add_option("--pool", arguments->pool, "Memory of the cache: adds blocks and concurrency")
-      ->type_name("SIZE");
-  app.add_option("--context", arguments->context,
-                 "Length that concurrency is for; default: the model's positions")
-      ->type_name("TOKENS");
-  app.add_option("--sequences", arguments->sequences, "Bytes of so many sequences together")
-      ->type_name("N");
-  app.add_option("--step-tokens", arguments->step_tokens,
-                 "Most tokens of a sequence written in one step; default 2048")
-      ->type_name("N");
-  app.add_flag("--per-layer", arguments->per_layer, "List every layer");
-  app.add_flag("--json", arguments->json, "JSON with stable keys; an array for several models");
-}
-
-Status read_count(std::string_view option, const std::string& text, CountLimits limits,
-                  std::uint64_t* value) {
-  if (text.empty()) return {};
-  const auto count = parse_count(option, text, limits);
-  if (!count) return propagate(count);
-  *value = *count;
-  return {};
-}
-
-Result<Deployment> deployment_of(const PlanArguments& arguments) {
-  const auto geometry = geometry_options(arguments.model);
-  if (!geometry) return propagate(geometry);
-  Deployment deployment;
-  deployment.kv_dtype = geometry->kv_dtype;
-  deployment.indexer_dtype = geometry->indexer_dtype;
-  deployment.speculative_mtp = geometry->speculative_mtp;
-  deployment.block_tokens = geometry->block_tokens;
-  deployment.layers = geometry->layers;
-  const auto profile = profile_of(arguments.model);
-  if (!profile) return propagate(profile);
-  deployment.profile = *profile;
-  const CountLimits tokens_limits{1, kSequenceTokensMax};
-  if (!arguments.at.empty()) {
-    auto lengths = parse_token_list("--at", arguments.at, tokens_limits);
-    if (!lengths) return propagate(lengths);
-    deployment.at_tokens = std::move(*lengths);
-  }
-  if (!arguments.context.empty()) {
-    const auto tokens = parse_token_count("--context", arguments.context, tokens_limits);
-    if (!tokens) return propagate(tokens);
-    deployment.context_tokens = *tokens;
-  }
-  if (!arguments.pool.empty()) {
-    const auto bytes = parse_size("--pool", arguments.pool);
-    if (!bytes) return propagate(bytes);
-    deployment.pool_bytes = *bytes;
-  }
-  if (!arguments.step_tokens.empty()) {
-    const auto tokens = parse_token_count("--step-tokens", arguments.step_tokens, tokens_limits);
-    if (!tokens) return propagate(tokens);
-    deployment.step_tokens = *tokens;
-  }
-  if (const auto ok =
-          read_count("--sequences", arguments.sequences, {1, kSequencesMax}, &deployment.sequences);
-      !ok) {
-    return propagate(ok);
-  }
-  return deployment;
-}
 
 // One token, a common prompt, and 128k or all that the model is made for.
 std::vector<std::uint64_t> default_lengths(std::uint64_t max_positions) {
@@ -107,53 +25,93 @@ std::vector<std::uint64_t> default_lengths(std::uint64_t max_positions) {
   return lengths;
 }
 
-struct Answer {
-  CapacityPlan plan;
-  PlanQuestion question;
-};
+// The checkpoint's own size, where its files lie beside the config and nothing else was said.
+Status read_weights(const std::string& source, const PlanArguments& arguments,
+                    Deployment* deployment) {
+  if (!arguments.weights.empty() && arguments.weights != "auto") return {};
+  const auto index = read_weight_index(source);
+  if (!index) return propagate(index);
+  if (!*index) return {};
+  deployment->weight_bytes = (*index)->total_bytes;
+  deployment->weights_source = (*index)->file;
+  return {};
+}
 
-Result<Answer> answer(const std::string& source, const PlanArguments& arguments,
-                      Deployment deployment) {
-  const auto model = load_model_config(source);
-  if (!model) return propagate(model);
-  if (deployment.at_tokens.empty()) deployment.at_tokens = default_lengths(model->max_positions);
-  if (deployment.context_tokens == 0 && model->max_positions == 0) {
+// What the options leave to the model.
+Deployment completed(Deployment deployment, const ModelConfig& model) {
+  if (deployment.at_tokens.empty()) deployment.at_tokens = default_lengths(model.max_positions);
+  if (deployment.context_tokens == 0 && model.max_positions == 0) {
     deployment.context_tokens =
         *std::max_element(deployment.at_tokens.begin(), deployment.at_tokens.end());
   }
-  auto plan = plan_capacity(*model, deployment);
-  if (!plan) {
-    return fail(plan.error().code, fmt::format("{}: {}", model->name, plan.error().message));
-  }
-  return Answer{std::move(*plan), {std::move(deployment), arguments.per_layer}};
+  return deployment;
 }
 
-Outcome render(const std::vector<Answer>& answers, bool as_json) {
-  if (as_json) {
-    JsonOutput json;
-    if (answers.size() > 1) json.begin_array();
-    for (const Answer& one : answers) write_plan(one.plan, one.question.deployment, &json);
-    if (answers.size() > 1) json.end_array();
-    return {json.text(), {}};
+Result<CapacityPlan> plan_model(const ModelConfig& model, const Deployment& deployment) {
+  auto plan = plan_capacity(model, deployment);
+  if (plan) return plan;
+  return fail(plan.error().code, fmt::format("{}: {}", model.name, plan.error().message));
+}
+
+Result<std::vector<SweepRow>> sweep_rows(const ModelConfig& model, const Deployment& deployment,
+                                         const Sweep& sweep) {
+  std::vector<SweepRow> rows;
+  for (const std::uint64_t context : sweep.contexts) {
+    Deployment one = deployment;
+    one.context_tokens = context;
+    one.at_tokens = {context};
+    const auto plan = plan_model(model, one);
+    if (!plan) return propagate(plan);
+    rows.push_back({plan->ranks.front(), plan->concurrency_total});
   }
-  Outcome outcome;
-  for (const Answer& one : answers) {
-    if (!outcome.output.empty()) outcome.output += '\n';
-    outcome.output += plan_text(one.plan, one.question);
+  return rows;
+}
+
+Result<PlanAnswer> answer(const std::string& source, const PlanArguments& arguments,
+                          Deployment deployment) {
+  auto model = load_model_config(source);
+  if (!model) return propagate(model);
+  if (const auto ok = read_weights(source, arguments, &deployment); !ok) return propagate(ok);
+  deployment = completed(std::move(deployment), *model);
+  auto plan = plan_model(*model, deployment);
+  if (!plan) return propagate(plan);
+  PlanAnswer answer{std::move(*model), std::move(deployment), std::move(*plan), {}};
+  const auto sweep = sweep_of(arguments);
+  if (!sweep) return propagate(sweep);
+  auto rows = sweep_rows(answer.model, answer.deployment, *sweep);
+  if (!rows) return propagate(rows);
+  answer.sweep = std::move(*rows);
+  return answer;
+}
+
+std::string in_json(const std::vector<PlanAnswer>& answers, const PlanView& view) {
+  JsonOutput json;
+  if (answers.size() > 1) json.begin_array();
+  for (const PlanAnswer& one : answers) write_plan(one, view, &json);
+  if (answers.size() > 1) json.end_array();
+  return json.text();
+}
+
+std::string in_words(const std::vector<PlanAnswer>& answers, const PlanView& view) {
+  std::string text;
+  for (const PlanAnswer& one : answers) {
+    if (!text.empty()) text += '\n';
+    text += plan_text(one, view);
   }
-  return outcome;
+  return text;
 }
 
 Result<Outcome> plan(const PlanArguments& arguments) {
   const auto deployment = deployment_of(arguments);
   if (!deployment) return propagate(deployment);
-  std::vector<Answer> answers;
+  std::vector<PlanAnswer> answers;
   for (const std::string& source : arguments.model.models) {
     auto one = answer(source, arguments, *deployment);
     if (!one) return propagate(one);
     answers.push_back(std::move(*one));
   }
-  return render(answers, arguments.json);
+  const PlanView view{arguments.per_layer, arguments.explain};
+  return Outcome{arguments.json ? in_json(answers, view) : in_words(answers, view), {}};
 }
 
 }  // namespace
@@ -163,16 +121,15 @@ Command plan_command() {
           .summary = "What a model's cache takes, and how much of it fits",
           .examples =
               "  emblema plan deepseek-v3\n"
+              "  emblema plan deepseek-v3 --gpu h200 --gpus 8 --context 128k\n"
               "  emblema plan deepseek-v3 llama-3-70b --at 1,8k,128k --json\n"
               "  emblema plan path/to/config.json --kv-dtype fp8_ds_mla --pool 40GiB\n"
               "  emblema plan deepseek-v4-flash --profile v4 --at 128k\n"
-              "  emblema plan deepseek-v3 --speculative mtp --pool 80GB --context 32k\n",
-          .not_in_release =
-              "--tp --pp --pp-layers --dp-attention --dcp --pcp --gpu --gpus --hbm --bandwidth "
-              "--flops --weights --engine --compare --sweep --reproduce --explain --html --svg",
+              "  emblema plan deepseek-v3 --tp 8 --dcp 8 --pool 40GiB --explain\n"
+              "  emblema plan gpt-oss-120b --pool 40GiB --sweep context=8k..128k\n",
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<PlanArguments>();
-            add_arguments(app, arguments.get());
+            add_plan_arguments(app, arguments.get());
             return [arguments] { return plan(*arguments); };
           }};
 }

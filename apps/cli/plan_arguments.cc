@@ -228,10 +228,11 @@ Result<Sweep> sweep_of(const PlanArguments& arguments) {
     return fail(ErrorCode::Invalid,
                 fmt::format("--sweep is '{}'; allowed: context=A..B, as context=8k..1M", text));
   }
-  const auto first = parse_token_count("--sweep", text.substr(equals + 1, dots - equals - 1),
-                                       kTokensLimits);
+  const auto first =
+      parse_token_count("--sweep", text.substr(equals + 1, dots - equals - 1), kTokensLimits);
   if (!first) return propagate(first);
-  const auto last = parse_token_count("--sweep", text.substr(dots + 2), {*first, kTokensLimits.max});
+  const auto last =
+      parse_token_count("--sweep", text.substr(dots + 2), {*first, kTokensLimits.max});
   if (!last) return propagate(last);
   sweep.is_asked = true;
   for (std::uint64_t tokens = *first; tokens < *last; tokens *= 2) sweep.contexts.push_back(tokens);

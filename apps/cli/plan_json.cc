@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "apps/cli/plan_output.h"
+#include "emblema/plan/explain.h"
 
 namespace emblema {
 namespace {
@@ -65,6 +66,20 @@ void write_groups(const RankCapacity& rank, JsonOutput* json) {
   json->end_array();
 }
 
+void write_step(const RankCapacity& rank, JsonOutput* json) {
+  json->field("step_flop", rank.step.flop);
+  json->field("step_read_bytes", rank.step.bytes);
+  json->field("flop_per_byte", rank.flop_per_byte.approximate());
+  if (!rank.roofline) {
+    json->key("bound_by").null();
+    return;
+  }
+  json->field("bound_by", to_string(rank.roofline->bound));
+  json->field("ridge_flop_per_byte", rank.roofline->ridge.approximate());
+  json->field("attainable_flop_per_second", rank.roofline->attainable_flops);
+  json->field("least_step_seconds", rank.roofline->least_seconds.approximate());
+}
+
 void write_rank(const RankCapacity& rank, const Deployment& deployment, JsonOutput* json) {
   json->begin_object();
   json->field("name", rank.name);
@@ -95,6 +110,7 @@ void write_rank(const RankCapacity& rank, const Deployment& deployment, JsonOutp
   json->field("arena_slot_bytes", rank.arena_slot_bytes);
   write_groups(rank, json);
   if (rank.pool) write_pool(rank, *rank.pool, json);
+  write_step(rank, json);
   json->end_object();
 }
 
@@ -124,9 +140,66 @@ void write_layer(const LayerCapacity& layer, JsonOutput* json) {
   json->end_object();
 }
 
+void write_sweep(const PlanAnswer& answer, JsonOutput* json) {
+  if (answer.sweep.empty()) return;
+  json->key("sweep").begin_array();
+  for (const SweepRow& row : answer.sweep) {
+    const LengthBytes& at = row.rank.at.front();
+    json->begin_object(Break::kNone);
+    json->field("context_tokens", at.tokens);
+    json->field("bytes_per_sequence", at.payload_bytes);
+    json->field("allocated_bytes_per_sequence", at.allocated_bytes);
+    json->field("flop_per_byte", row.rank.flop_per_byte.approximate());
+    if (row.rank.pool) {
+      json->field("tokens", row.rank.tokens);
+      json->field("concurrency", row.rank.concurrency);
+      json->field("concurrency_total", row.concurrency_total);
+    }
+    json->end_object();
+  }
+  json->end_array();
+}
+
+void write_hardware(const Hardware& hardware, JsonOutput* json) {
+  json->key("hardware").begin_object(Break::kNone);
+  json->field("name", hardware.name);
+  json->field("memory_bytes", hardware.memory_bytes);
+  json->field("bytes_per_second", hardware.bandwidth_bytes_per_second);
+  json->field("bf16_flop_per_second", hardware.bf16_flops);
+  json->field("source", hardware.source);
+  json->end_object();
+}
+
+void write_explanations(const PlanAnswer& answer, JsonOutput* json) {
+  json->key("explanations").begin_array();
+  for (const ExplainedFigure& figure : explain(answer.plan, answer.deployment)) {
+    json->begin_object(Break::kNone);
+    json->field("rank", figure.rank);
+    json->field("figure", figure.figure);
+    json->field("value", figure.value);
+    json->field("formula", figure.formula);
+    json->end_object();
+  }
+  json->end_array();
+}
+
+void write_totals(const CapacityPlan& plan, JsonOutput* json) {
+  if (plan.concurrency_total) {
+    json->field("context_tokens", plan.context_tokens);
+    json->field("concurrency_total", plan.concurrency_total);
+  }
+  json->field("copies", plan.copies);
+  json->field("step_context_tokens", plan.step_context_tokens);
+  json->field("weights_bytes", plan.weight_bytes);
+  json->field("weights_estimated", plan.are_weights_estimated);
+  json->field("weights_formula", plan.weights_formula);
+}
+
 }  // namespace
 
-void write_plan(const CapacityPlan& plan, const Deployment& deployment, JsonOutput* json) {
+void write_plan(const PlanAnswer& answer, const PlanView& view, JsonOutput* json) {
+  const CapacityPlan& plan = answer.plan;
+  const Deployment& deployment = answer.deployment;
   json->begin_object();
   json->field("schema", std::uint64_t{1});
   json->field("model", plan.model);
@@ -140,16 +213,13 @@ void write_plan(const CapacityPlan& plan, const Deployment& deployment, JsonOutp
   json->key("ranks").begin_array();
   for (const RankCapacity& rank : plan.ranks) write_rank(rank, deployment, json);
   json->end_array();
+  write_totals(plan, json);
+  if (deployment.hardware) write_hardware(*deployment.hardware, json);
+  write_sweep(answer, json);
+  if (view.explain) write_explanations(answer, json);
   json->key("layers").begin_array();
   for (const LayerCapacity& layer : plan.layers) write_layer(layer, json);
   json->end_array();
-  if (plan.concurrency_total) {
-    json->field("context_tokens", plan.context_tokens);
-    json->field("concurrency_total", plan.concurrency_total);
-  }
-  json->field("copies", plan.copies);
-  json->field("weights_bytes", plan.weight_bytes);
-  json->field("weights_estimated", plan.are_weights_estimated);
   json->key("notes").begin_array();
   for (const std::string& note : plan.notes) json->value(note);
   json->end_array();

@@ -7,6 +7,7 @@
 #include "apps/cli/counts.h"
 #include "apps/cli/plan_output.h"
 #include "emblema/contract/bytes.h"
+#include "emblema/plan/explain.h"
 #include "emblema/report/table.h"
 #include "emblema/report/text.h"
 
@@ -19,10 +20,14 @@ std::string size_in_words(std::uint64_t bytes) {
   return fmt::format("{} ({} bytes)", format_bytes(bytes), format_count(bytes));
 }
 
-// "61 x MLA: 70,272 bytes per token; 128k tokens take 8.578 GiB"
-std::string answer_line(const CapacityPlan& plan, const RankCapacity& rank) {
-  std::string line = fmt::format("{}: {} bytes per token", plan.attention,
-                                 exact_in_words(rank.growing_bytes_per_token));
+std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", format_count(count), count == 1 ? one : many);
+}
+
+// "70,272 bytes per token, windows up to 4.500 MiB; 128k tokens take 8.578 GiB"
+std::string bytes_in_words(const RankCapacity& rank) {
+  std::string line =
+      fmt::format("{} bytes per token", exact_in_words(rank.growing_bytes_per_token));
   if (rank.fixed_bytes_per_sequence > 0) {
     line += fmt::format(", windows up to {}", format_bytes(rank.fixed_bytes_per_sequence));
   }
@@ -37,14 +42,36 @@ std::string answer_line(const CapacityPlan& plan, const RankCapacity& rank) {
                         longest->tokens == 1 ? " takes" : "s take",
                         format_bytes(longest->payload_bytes));
   }
-  return line + "\n";
+  return line;
 }
 
-std::string setting_line(const CapacityPlan& plan, const RankCapacity& rank) {
+// "611,136 tokens per rank; 4 requests of 128k at once, bound by blocks of group growing"
+std::string capacity_in_words(const CapacityPlan& plan, const Deployment& deployment) {
+  const RankCapacity& rank = plan.ranks.front();
+  const bool one_gpu = deployment.parallel.ranks() == 1 && plan.copies == 1;
+  std::string line = fmt::format("{} tokens{}", format_count(rank.tokens),
+                                 one_gpu                                   ? ""
+                                 : deployment.parallel.decode_context == 1 ? " per rank"
+                                                                           : " over dcp ranks");
+  line += fmt::format("; {} of {} tokens at once",
+                      counted(*plan.concurrency_total, "request", "requests"),
+                      tokens_in_words(plan.context_tokens));
+  return line + fmt::format(", bound by {}", rank.capacity_bound_by);
+}
+
+std::string setting_line(const CapacityPlan& plan, const Deployment& deployment) {
+  const RankCapacity& rank = plan.ranks.front();
   std::string line =
       fmt::format("model {}, kv dtype {}", clean_text(plan.model), to_string(plan.kv_dtype));
   if (plan.indexer_dtype) line += fmt::format(", indexer dtype {}", to_string(*plan.indexer_dtype));
-  return line + fmt::format(", profile {}, rank {}\n", plan.profile, rank.name);
+  line += fmt::format(", profile {}, rank {}", plan.profile, rank.name);
+  const Parallelism& parallel = deployment.parallel;
+  if (parallel.data_attention > 1)
+    line += fmt::format(", dp-attention {}", parallel.data_attention);
+  if (parallel.decode_context > 1) line += fmt::format(", dcp {}", parallel.decode_context);
+  if (parallel.prefill_context > 1) line += fmt::format(", pcp {}", parallel.prefill_context);
+  if (plan.copies > 1) line += fmt::format(", {} copies of the model", plan.copies);
+  return line + "\n";
 }
 
 std::string lengths_table(const RankCapacity& rank, std::uint64_t sequences) {
@@ -85,16 +112,16 @@ std::string pages_in_words(const GroupCapacity& group) {
   return text;
 }
 
-std::string groups_table(const CapacityPlan& plan, const RankCapacity& rank) {
-  if (plan.ranks[0].groups.empty()) return "no paged blocks\n";
+std::string groups_table(const RankCapacity& rank) {
+  if (rank.groups.empty()) return "no paged blocks\n";
   std::vector<Column> columns = {{"group"},
                                  {"block tokens", Align::kRight},
                                  {"pages x bytes", Align::kRight},
                                  {"block bytes", Align::kRight}};
   if (rank.pool) columns.push_back({"blocks in pool", Align::kRight});
   Table table(std::move(columns));
-  for (std::size_t i = 0; i < plan.ranks[0].groups.size(); ++i) {
-    const GroupCapacity& group = plan.ranks[0].groups[i];
+  for (std::size_t i = 0; i < rank.groups.size(); ++i) {
+    const GroupCapacity& group = rank.groups[i];
     std::vector<Cell> row = {group.name, format_count(group.block_tokens), pages_in_words(group),
                              format_count(group.block_bytes)};
     if (rank.pool) row.emplace_back(format_count(rank.pool->groups[i].blocks));
@@ -103,19 +130,112 @@ std::string groups_table(const CapacityPlan& plan, const RankCapacity& rank) {
   return table.to_text();
 }
 
-std::string pool_lines(const RankCapacity& rank) {
+// One line for each stage, the one that bounds the answer first.
+std::string ranks_table(const CapacityPlan& plan) {
+  Table table({{"rank"},
+               {"layers", Align::kRight},
+               {"bytes per token", Align::kRight},
+               {"weights", Align::kRight},
+               {"pool", Align::kRight},
+               {"tokens", Align::kRight},
+               {"at once", Align::kRight},
+               {"FLOP per byte", Align::kRight}});
+  for (const RankCapacity& rank : plan.ranks) {
+    const auto size = [](const std::optional<std::uint64_t>& bytes) {
+      return bytes ? format_bytes(*bytes) : std::string("-");
+    };
+    table.add_row({rank.name,
+                   fmt::format("{}..{}", rank.stage.first_layer,
+                               rank.stage.first_layer + rank.stage.layers - 1),
+                   exact_in_words(rank.growing_bytes_per_token), size(rank.weight_bytes),
+                   size(rank.pool_bytes), rank.pool ? format_count(rank.tokens) : "-",
+                   rank.pool ? format_count(rank.concurrency) : "-",
+                   fmt::format("{:.1f}", rank.flop_per_byte.approximate())});
+  }
+  return table.to_text();
+}
+
+std::string pool_lines(const PlanAnswer& answer) {
+  const RankCapacity& rank = answer.plan.ranks.front();
   const PoolPlan& pool = *rank.pool;
-  std::string text = fmt::format("pool {}: {} tokens; {} sequence{} of {} tokens at once\n",
-                                 size_in_words(*rank.pool_bytes), format_count(pool.tokens),
-                                 format_count(pool.sequences), pool.sequences == 1 ? "" : "s",
-                                 tokens_in_words(pool.sequence_tokens));
+  std::string text;
+  if (!answer.deployment.pool_bytes) {
+    text += fmt::format(
+        "pool: {} of {}, less weights{} {}{}\n", answer.deployment.memory_share.exact(),
+        format_bytes(*answer.deployment.hardware->memory_bytes),
+        answer.plan.are_weights_estimated ? " (estimated)" : "", format_bytes(*rank.weight_bytes),
+        answer.deployment.reserve_bytes > 0
+            ? " and reserve " + format_bytes(answer.deployment.reserve_bytes)
+            : "");
+  }
+  text += fmt::format("pool {}: {} tokens; {} sequence{} of {} tokens at once\n",
+                      size_in_words(*rank.pool_bytes), format_count(rank.tokens),
+                      format_count(rank.concurrency), rank.concurrency == 1 ? "" : "s",
+                      tokens_in_words(answer.plan.context_tokens));
   if (pool.arena_bytes > 0) {
     text += fmt::format("arena {} for {} slots and the step in flight\n",
                         size_in_words(pool.arena_bytes), format_count(pool.arena_slots));
   }
   const PoolPlanOptions& options = *rank.pool_options;
-  text += fmt::format("engine options: sequence_tokens {}, max_sequences {}, step_tokens {}\n",
-                      options.sequence_tokens, options.max_sequences, options.step_tokens);
+  text += fmt::format(
+      "engine options: sequence_tokens {}, max_sequences {}, step_tokens {}, snapshot_bytes {}\n",
+      options.sequence_tokens, options.max_sequences, options.step_tokens, options.snapshot_bytes);
+  return text;
+}
+
+// "one decode step over 131,072 rows: 241.8 FLOP per byte; h100: ridge 295.3, bound by ..."
+std::string roofline_line(const PlanAnswer& answer) {
+  const RankCapacity& rank = answer.plan.ranks.front();
+  if (rank.step.bytes == 0) return {};
+  std::string line = fmt::format(
+      "attention of one decode step over {} rows: {} FLOP, {} read, {:.1f} FLOP per byte",
+      tokens_in_words(rank.step.context_tokens), format_count(rank.step.flop),
+      format_bytes(rank.step.bytes), rank.flop_per_byte.approximate());
+  if (!rank.roofline) return line + "\n";
+  return line + fmt::format(
+                    "\n{}: ridge {:.1f} FLOP per byte, so bound by {}; at least {:.1f} us "
+                    "a step and sequence\n",
+                    clean_text(answer.deployment.hardware->name),
+                    rank.roofline->ridge.approximate(), to_string(rank.roofline->bound),
+                    rank.roofline->least_seconds.approximate() * 1e6);
+}
+
+std::string sweep_table(const PlanAnswer& answer) {
+  const bool has_pool = answer.sweep.front().rank.pool.has_value();
+  std::vector<Column> columns = {{"context", Align::kRight},
+                                 {"payload", Align::kRight},
+                                 {"allocated", Align::kRight},
+                                 {"FLOP per byte", Align::kRight}};
+  if (has_pool) {
+    columns.push_back({"tokens", Align::kRight});
+    columns.push_back({"at once", Align::kRight});
+  }
+  Table table(std::move(columns));
+  for (const SweepRow& one : answer.sweep) {
+    const LengthBytes& at = one.rank.at.front();
+    std::vector<Cell> row = {tokens_in_words(at.tokens), format_bytes(at.payload_bytes),
+                             format_bytes(at.allocated_bytes),
+                             fmt::format("{:.1f}", one.rank.flop_per_byte.approximate())};
+    if (has_pool) {
+      row.emplace_back(format_count(one.rank.tokens));
+      row.emplace_back(format_count(one.concurrency_total.value_or(0)));
+    }
+    table.add_row(std::move(row));
+  }
+  return table.to_text();
+}
+
+std::string explanations(const PlanAnswer& answer) {
+  std::string text;
+  std::string rank = "-";
+  for (const ExplainedFigure& figure : explain(answer.plan, answer.deployment)) {
+    if (figure.rank != rank) {
+      rank = figure.rank;
+      text += rank.empty() ? "all GPUs\n" : rank + "\n";
+    }
+    text += fmt::format("  {} = {}\n      {}\n", figure.figure, figure.value,
+                        clean_text(figure.formula));
+  }
   return text;
 }
 
@@ -151,16 +271,29 @@ std::string layers_table(const CapacityPlan& plan) {
 
 }  // namespace
 
-std::string plan_text(const CapacityPlan& plan, const PlanQuestion& question) {
+std::string plan_headline(const PlanAnswer& answer) {
+  const CapacityPlan& plan = answer.plan;
   const RankCapacity& rank = plan.ranks.front();
-  std::string text = answer_line(plan, rank) + setting_line(plan, rank) + "\n";
-  text += lengths_table(rank, question.deployment.sequences) + "\n" + groups_table(plan, rank);
-  if (plan.ranks[0].arena_slot_bytes > 0) {
-    text += fmt::format("arena slot of each sequence: {}\n",
-                        size_in_words(plan.ranks[0].arena_slot_bytes));
+  if (!plan.concurrency_total) return fmt::format("{}: {}", plan.attention, bytes_in_words(rank));
+  return fmt::format("{}: {}", plan.attention, capacity_in_words(plan, answer.deployment));
+}
+
+std::string plan_text(const PlanAnswer& answer, const PlanView& view) {
+  const CapacityPlan& plan = answer.plan;
+  const RankCapacity& rank = plan.ranks.front();
+  std::string text = plan_headline(answer) + "\n";
+  if (plan.concurrency_total) text += bytes_in_words(rank) + "\n";
+  text += setting_line(plan, answer.deployment) + "\n";
+  text += lengths_table(rank, answer.deployment.sequences) + "\n" + groups_table(rank);
+  if (rank.arena_slot_bytes > 0) {
+    text += fmt::format("arena slot of each sequence: {}\n", size_in_words(rank.arena_slot_bytes));
   }
-  if (rank.pool) text += "\n" + pool_lines(rank);
-  if (question.per_layer) text += "\n" + layers_table(plan);
+  if (answer.deployment.parallel.ranks() > 1) text += "\n" + ranks_table(plan);
+  if (rank.pool) text += "\n" + pool_lines(answer);
+  if (const std::string line = roofline_line(answer); !line.empty()) text += "\n" + line;
+  if (!answer.sweep.empty()) text += "\n" + sweep_table(answer);
+  if (view.explain) text += "\n" + explanations(answer);
+  if (view.per_layer) text += "\n" + layers_table(plan);
   if (!plan.notes.empty()) text += "\n";
   for (const std::string& note : plan.notes) text += fmt::format("note: {}\n", clean_text(note));
   return text;

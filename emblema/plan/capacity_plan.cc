@@ -194,8 +194,8 @@ std::uint64_t step_context(const CapacityPlan& plan, const Deployment& deploymen
 // One decode step of attention, on each rank.
 Status place_steps(const Deployment& deployment, std::uint64_t context, PlannedRank* rank) {
   const std::uint64_t rows = std::max<std::uint64_t>(
-      1, local_tokens(context, 0, deployment.parallel.decode_context,
-                      deployment.parallel.interleave));
+      1,
+      local_tokens(context, 0, deployment.parallel.decode_context, deployment.parallel.interleave));
   const auto step = attention_step(rank->geometry, rows);
   if (!step) return propagate(step);
   const auto intensity = intensity_of(*step);

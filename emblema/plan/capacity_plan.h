@@ -75,8 +75,8 @@ struct RankCapacity {
   std::uint64_t concurrency = 0;  // sequences of the context's length at once
   std::string capacity_bound_by;  // "blocks of group growing", "arena slots"
 
-  AttentionStep step;       // of one sequence, at CapacityPlan::step_context_tokens
-  Rational flop_per_byte;   // of that step; 0 where nothing is read
+  AttentionStep step;                     // of one sequence, at CapacityPlan::step_context_tokens
+  Rational flop_per_byte;                 // of that step; 0 where nothing is read
   std::optional<RooflinePoint> roofline;  // present with hardware whose speeds are known
 };
 

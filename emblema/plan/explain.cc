@@ -174,8 +174,8 @@ class RankExplainer {
                       *rank_.weight_bytes, deployment_.reserve_bytes));
     }
     for (std::size_t i = 0; i < rank_.groups.size(); ++i) {
-      add(fmt::format("blocks[{}]", rank_.groups[i].name),
-          fmt::format("{}", pool.groups[i].blocks), blocks_formula(i));
+      add(fmt::format("blocks[{}]", rank_.groups[i].name), fmt::format("{}", pool.groups[i].blocks),
+          blocks_formula(i));
     }
     const std::uint64_t ranks = deployment_.parallel.decode_context;
     if (!rank_.groups.empty()) {
@@ -190,9 +190,8 @@ class RankExplainer {
   std::string blocks_formula(std::size_t group) const {
     const PoolPlan& pool = *rank_.pool;
     const std::uint64_t rest = *rank_.pool_bytes - pool.arena_bytes - pool.snapshot_bytes;
-    std::string text =
-        fmt::format("({} pool - {} arena - {} snapshots = {})", *rank_.pool_bytes,
-                    pool.arena_bytes, pool.snapshot_bytes, rest);
+    std::string text = fmt::format("({} pool - {} arena - {} snapshots = {})", *rank_.pool_bytes,
+                                   pool.arena_bytes, pool.snapshot_bytes, rest);
     if (rank_.groups.size() == 1) {
       return fmt::format("floor({} / {})", text, rank_.groups[group].block_bytes);
     }
@@ -206,8 +205,8 @@ class RankExplainer {
     for (std::size_t i = 0; i < rank_.groups.size(); ++i) {
       const GroupCapacity& group = rank_.groups[i];
       if (group.retention != Retention::kGrowing) {
-        terms.push_back(fmt::format("what {} blocks of {} hold", pool.groups[i].blocks,
-                                    group.name));
+        terms.push_back(
+            fmt::format("what {} blocks of {} hold", pool.groups[i].blocks, group.name));
         continue;
       }
       terms.push_back(fmt::format("floor({} / ceil({} / {}))", pool.groups[i].blocks,
@@ -231,9 +230,8 @@ std::vector<ExplainedFigure> explain(const CapacityPlan& plan, const Deployment&
   if (plan.concurrency_total) {
     figures.push_back(
         {"", "concurrency_total", fmt::format("{}", *plan.concurrency_total),
-         fmt::format("{} of {} x {} groups of requests x {} copies",
-                     plan.ranks.front().concurrency, plan.ranks.front().name,
-                     deployment.parallel.data_attention, plan.copies)});
+         fmt::format("{} of {} x {} groups of requests x {} copies", plan.ranks.front().concurrency,
+                     plan.ranks.front().name, deployment.parallel.data_attention, plan.copies)});
   }
   return figures;
 }

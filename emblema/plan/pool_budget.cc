@@ -75,12 +75,11 @@ class Budget {
     if (!estimate) return divide_evenly(estimate.error().message);
     plan_.are_weights_estimated = !deployment_.weight_bytes;
     plan_.weight_bytes = deployment_.weight_bytes.value_or(estimate->bytes);
-    plan_.weights_formula = deployment_.weight_bytes ? deployment_.weights_source
-                                                     : estimate->formula;
+    plan_.weights_formula =
+        deployment_.weight_bytes ? deployment_.weights_source : estimate->formula;
     for (PlannedRank& rank : ranks_) {
-      const auto bytes =
-          estimated_bytes(model_, deployment_.parallel,
-                          split_of(rank.capacity.stage, deployment_.speculative_mtp));
+      const auto bytes = estimated_bytes(
+          model_, deployment_.parallel, split_of(rank.capacity.stage, deployment_.speculative_mtp));
       if (!bytes) return propagate(bytes);
       if (!deployment_.weight_bytes) {
         rank.capacity.weight_bytes = *bytes;
@@ -118,13 +117,13 @@ class Budget {
       const auto taken = add_bytes(weights, deployment_.reserve_bytes, "weights and reserve");
       if (!taken) return propagate(taken);
       if (*taken >= used->floor()) {
-        return fail(ErrorCode::Invalid,
-                    fmt::format("{}: weights are {} and the reserve is {}; allowed: together less "
-                                "than {}, {} of a GPU's {}; more GPUs or smaller weights fit",
-                                rank.capacity.name, format_bytes(weights),
-                                format_bytes(deployment_.reserve_bytes),
-                                format_bytes(used->floor()), deployment_.memory_share.exact(),
-                                format_bytes(memory)));
+        return fail(
+            ErrorCode::Invalid,
+            fmt::format("{}: weights are {} and the reserve is {}; allowed: together less "
+                        "than {}, {} of a GPU's {}; more GPUs or smaller weights fit",
+                        rank.capacity.name, format_bytes(weights),
+                        format_bytes(deployment_.reserve_bytes), format_bytes(used->floor()),
+                        deployment_.memory_share.exact(), format_bytes(memory)));
       }
       rank.capacity.pool_bytes = used->floor() - *taken;
     }

@@ -1,5 +1,7 @@
 #include "emblema/plan/roofline.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -153,6 +155,26 @@ TEST(Roofline, WithoutAttentionNothingBounds) {
   ASSERT_TRUE(point);
   EXPECT_EQ(point->bound, Bound::kNothing);
   EXPECT_EQ(point->intensity, Rational());
+}
+
+// A row is read once per step; only layers that share read what others hold too.
+TEST(Roofline, NoPresetReadsMoreThanItHolds) {
+  for (const Preset& preset : presets()) {
+    const auto model = load_model_config(preset.name);
+    ASSERT_TRUE(model) << preset.name;
+    const ModelGeometry rank = geometry_of(*model);
+    const bool shares =
+        std::any_of(rank.layers().begin(), rank.layers().end(),
+                    [](const LayerGeometry& l) { return l.shares_with.has_value(); });
+    for (const std::uint64_t tokens : {1u, 130u, 8'192u, 1'048'576u}) {
+      const AttentionStep step = step_of(rank, tokens);
+      EXPECT_GT(step.flop, 0u) << preset.name;
+      EXPECT_LE(step.indexer_flop, step.flop) << preset.name;
+      EXPECT_LE(step.indexer_bytes, step.bytes) << preset.name;
+      if (shares) continue;
+      EXPECT_LE(step.bytes, *rank.bytes_per_sequence(tokens)) << preset.name << " " << tokens;
+    }
+  }
 }
 
 TEST(Roofline, RefusesLengthsAndHardwareThatMakeNoSense) {

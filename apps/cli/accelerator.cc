@@ -1,6 +1,5 @@
 #include "apps/cli/accelerator.h"
 
-#include <charconv>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -8,11 +7,10 @@
 #include "apps/cli/counts.h"
 #include "emblema/contract/bytes.h"
 #include "emblema/plan/hardware.h"
+#include "emblema/plan/printed_number.h"
 
 namespace emblema {
 namespace {
-
-constexpr std::size_t kShareDigitsMax = 9;
 
 Status read_size(std::string_view option, const std::string& text,
                  std::optional<std::uint64_t>* value) {
@@ -34,25 +32,12 @@ Status read_rate(std::string_view option, const std::string& text, std::string_v
 
 // "0.92" and "1" as exact fractions.
 Result<Rational> parse_share(std::string_view option, std::string_view text) {
-  const auto refuse = [&] {
-    return fail(ErrorCode::Invalid,
-                fmt::format("{} is '{}'; allowed: above 0 and at most 1, as 0.92", option, text));
-  };
-  const std::size_t point = text.find('.');
-  const std::string_view whole = text.substr(0, point);
-  const std::string_view part = point == std::string_view::npos ? "" : text.substr(point + 1);
-  if (whole.empty() || whole.size() > 1 || part.size() > kShareDigitsMax) return refuse();
-  std::uint64_t digits = 0;
-  std::uint64_t scale = 1;
-  for (const std::string_view run : {whole, part}) {
-    for (const char c : run) {
-      if (c < '0' || c > '9') return refuse();
-      digits = digits * 10 + static_cast<std::uint64_t>(c - '0');
-    }
+  const auto share = parse_printed(option, text);
+  if (share && share->value.numerator() > 0 && at_most(share->value, Rational(1))) {
+    return share->value;
   }
-  for (std::size_t i = 0; i < part.size(); ++i) scale *= 10;
-  if (digits == 0 || digits > scale) return refuse();
-  return Rational::of(digits, scale);
+  return fail(ErrorCode::Invalid,
+              fmt::format("{} is '{}'; allowed: above 0 and at most 1, as 0.92", option, text));
 }
 
 Status read_memory_use(const PlanArguments& arguments, Deployment* deployment) {

@@ -112,11 +112,11 @@ TEST(BadOption, NameIsAnsweredWithTheNearest) {
   expect_refused(run_command({"models", "extra"}), HasSubstr("unexpected argument 'extra'"));
 }
 
-TEST(BadOption, DeploymentsOfLaterReleasesAreRefusedByName) {
-  for (const std::string option : {"--tp", "--pp", "--dcp", "--gpu", "--engine", "--sweep"}) {
-    expect_refused(run_command({"plan", "deepseek-v3", option, "8"}),
+TEST(BadOption, OptionsOfLaterReleasesAreRefusedByName) {
+  for (const std::string option : {"--persist", "--disk", "--tier-host"}) {
+    expect_refused(run_command({"run", option, "8"}),
                    HasSubstr(option + " is not in this release"));
-    expect_refused(run_command({"plan", "deepseek-v3", option + "=8"}),
+    expect_refused(run_command({"run", option + "=8"}),
                    HasSubstr(option + " is not in this release"));
   }
 }

@@ -9,6 +9,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/plan_arguments.h"
 #include "apps/cli/plan_output.h"
+#include "apps/cli/reproduce_output.h"
 #include "emblema/model/weight_index.h"
 
 namespace emblema {
@@ -53,16 +54,26 @@ Result<CapacityPlan> plan_model(const ModelConfig& model, const Deployment& depl
   return fail(plan.error().code, fmt::format("{}: {}", model.name, plan.error().message));
 }
 
-Result<std::vector<SweepRow>> sweep_rows(const ModelConfig& model, const Deployment& deployment,
-                                         const Sweep& sweep) {
+// Ranks that do not divide the heads leave a row with the reason; a length fits or is an error.
+Result<std::vector<SweepRow>> sweep_rows(const PlanAnswer& answer, const Sweep& sweep) {
   std::vector<SweepRow> rows;
-  for (const std::uint64_t context : sweep.contexts) {
-    Deployment one = deployment;
-    one.context_tokens = context;
-    one.at_tokens = {context};
-    const auto plan = plan_model(model, one);
-    if (!plan) return propagate(plan);
-    rows.push_back({plan->ranks.front(), plan->concurrency_total});
+  for (const std::uint64_t value : sweep.values) {
+    Deployment one = answer.deployment;
+    if (sweep.axis == SweepAxis::kTensor) {
+      one.parallel.tensor = static_cast<std::uint32_t>(value);
+      one.gpus = 0;
+    } else {
+      one.context_tokens = value;
+    }
+    one.at_tokens = {answer.plan.step_context_tokens};
+    if (sweep.axis == SweepAxis::kContext) one.at_tokens = {value};
+    auto plan = plan_model(answer.model, one);
+    if (!plan && sweep.axis == SweepAxis::kContext) return propagate(plan);
+    if (plan) {
+      rows.push_back({value, std::move(*plan), {}});
+    } else {
+      rows.push_back({value, {}, plan.error().message});
+    }
   }
   return rows;
 }
@@ -75,33 +86,51 @@ Result<PlanAnswer> answer(const std::string& source, const PlanArguments& argume
   deployment = completed(std::move(deployment), *model);
   auto plan = plan_model(*model, deployment);
   if (!plan) return propagate(plan);
-  PlanAnswer answer{std::move(*model), std::move(deployment), std::move(*plan), {}};
   const auto sweep = sweep_of(arguments);
   if (!sweep) return propagate(sweep);
-  auto rows = sweep_rows(answer.model, answer.deployment, *sweep);
+  PlanAnswer answer{std::move(*model), std::move(deployment), std::move(*plan), sweep->axis, {}};
+  auto rows = sweep_rows(answer, *sweep);
   if (!rows) return propagate(rows);
   answer.sweep = std::move(*rows);
   return answer;
 }
 
-std::string in_json(const std::vector<PlanAnswer>& answers, const PlanView& view) {
+std::string in_json(std::span<const PlanAnswer> answers,
+                    std::span<const PlannedCrossover> crossovers, const PlanView& view) {
   JsonOutput json;
   if (answers.size() > 1) json.begin_array();
-  for (const PlanAnswer& one : answers) write_plan(one, view, &json);
+  for (const PlanAnswer& one : answers) write_plan(one, view, crossovers, &json);
   if (answers.size() > 1) json.end_array();
   return json.text();
 }
 
-std::string in_words(const std::vector<PlanAnswer>& answers, const PlanView& view) {
+std::string in_words(std::span<const PlanAnswer> answers,
+                     std::span<const PlannedCrossover> crossovers, const PlanView& view) {
   std::string text;
   for (const PlanAnswer& one : answers) {
     if (!text.empty()) text += '\n';
     text += plan_text(one, view);
   }
-  return text;
+  return text + crossovers_text(crossovers);
+}
+
+Result<Outcome> reproduce(const PlanArguments& arguments) {
+  if (!arguments.model.models.empty()) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("--reproduce is given with model '{}'; allowed: without one, for the "
+                            "articles name theirs",
+                            arguments.model.models.front()));
+  }
+  const auto figures = reproduce_published_figures();
+  if (!figures) return propagate(figures);
+  if (!arguments.json) return Outcome{reproduce_text(*figures), {}};
+  JsonOutput json;
+  write_reproduce(*figures, &json);
+  return Outcome{json.text(), {}};
 }
 
 Result<Outcome> plan(const PlanArguments& arguments) {
+  if (arguments.reproduce) return reproduce(arguments);
   const auto deployment = deployment_of(arguments);
   if (!deployment) return propagate(deployment);
   std::vector<PlanAnswer> answers;
@@ -111,7 +140,10 @@ Result<Outcome> plan(const PlanArguments& arguments) {
     answers.push_back(std::move(*one));
   }
   const PlanView view{arguments.per_layer, arguments.explain};
-  return Outcome{arguments.json ? in_json(answers, view) : in_words(answers, view), {}};
+  const auto crossovers = crossovers_of(answers);
+  if (!crossovers) return propagate(crossovers);
+  if (arguments.json) return Outcome{in_json(answers, *crossovers, view), {}};
+  return Outcome{in_words(answers, *crossovers, view), {}};
 }
 
 }  // namespace
@@ -126,7 +158,9 @@ Command plan_command() {
               "  emblema plan path/to/config.json --kv-dtype fp8_ds_mla --pool 40GiB\n"
               "  emblema plan deepseek-v4-flash --profile v4 --at 128k\n"
               "  emblema plan deepseek-v3 --tp 8 --dcp 8 --pool 40GiB --explain\n"
-              "  emblema plan gpt-oss-120b --pool 40GiB --sweep context=8k..128k\n",
+              "  emblema plan gpt-oss-120b --pool 40GiB --sweep context=8k..128k\n"
+              "  emblema plan llama-3-70b deepseek-v3 --gpu h100 --pool 40GiB --sweep tp=1..16\n"
+              "  emblema plan --reproduce\n",
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<PlanArguments>();
             add_plan_arguments(app, arguments.get());

@@ -1,5 +1,6 @@
 #include "apps/cli/plan_arguments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -24,8 +25,8 @@ void add_question(CLI::App& app, PlanArguments* arguments) {
                  "Length that concurrency is for; default: the model's positions")
       ->type_name("TOKENS");
   app.add_option("--sweep", arguments->sweep,
-                 "A row for each doubling of the context, as context=8k..1M")
-      ->type_name("context=A..B");
+                 "A row for each doubling of the context or of the ranks: context=8k..1M, tp=1..16")
+      ->type_name("context|tp=A..B");
   app.add_option("--sequences", arguments->sequences, "Bytes of so many sequences together")
       ->type_name("N");
   app.add_option("--step-tokens", arguments->step_tokens,
@@ -221,22 +222,24 @@ Result<Sweep> sweep_of(const PlanArguments& arguments) {
   Sweep sweep;
   if (arguments.sweep.empty()) return sweep;
   const std::string_view text = arguments.sweep;
-  const std::size_t equals = text.find('=');
-  const std::size_t dots = text.find("..");
-  if (equals == std::string_view::npos || dots == std::string_view::npos || dots < equals ||
-      text.substr(0, equals) != "context") {
-    return fail(ErrorCode::Invalid,
-                fmt::format("--sweep is '{}'; allowed: context=A..B, as context=8k..1M", text));
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::size_t dots = text.find("..", equals);
+  const std::string_view axis = text.substr(0, equals);
+  if (dots == std::string_view::npos || (axis != "context" && axis != "tp")) {
+    return fail(
+        ErrorCode::Invalid,
+        fmt::format("--sweep is '{}'; allowed: context=A..B or tp=A..B, as context=8k..1M", text));
   }
+  sweep.axis = axis == "tp" ? SweepAxis::kTensor : SweepAxis::kContext;
+  CountLimits limits = sweep.axis == SweepAxis::kTensor ? kRanksLimits : kTokensLimits;
   const auto first =
-      parse_token_count("--sweep", text.substr(equals + 1, dots - equals - 1), kTokensLimits);
+      parse_token_count("--sweep", text.substr(equals + 1, dots - equals - 1), limits);
   if (!first) return propagate(first);
-  const auto last =
-      parse_token_count("--sweep", text.substr(dots + 2), {*first, kTokensLimits.max});
+  limits.min = *first;
+  const auto last = parse_token_count("--sweep", text.substr(dots + 2), limits);
   if (!last) return propagate(last);
-  sweep.is_asked = true;
-  for (std::uint64_t tokens = *first; tokens < *last; tokens *= 2) sweep.contexts.push_back(tokens);
-  sweep.contexts.push_back(*last);
+  for (std::uint64_t value = *first; value < *last; value *= 2) sweep.values.push_back(value);
+  sweep.values.push_back(*last);
   return sweep;
 }
 

@@ -56,10 +56,11 @@ void add_plan_arguments(CLI::App& app, PlanArguments* arguments);
 // Invalid: an option with a value that has no meaning; the message names it.
 Result<Deployment> deployment_of(const PlanArguments& arguments);
 
-// "context=8k..1M": both ends, and the doublings between them.
+// "context=8k..1M", "tp=1..16": both ends, and the doublings between them.
+enum class SweepAxis : std::uint8_t { kNone, kContext, kTensor };
 struct Sweep {
-  bool is_asked = false;
-  std::vector<std::uint64_t> contexts;
+  SweepAxis axis = SweepAxis::kNone;
+  std::vector<std::uint64_t> values;
 };
 Result<Sweep> sweep_of(const PlanArguments& arguments);
 

@@ -140,23 +140,33 @@ void write_layer(const LayerCapacity& layer, JsonOutput* json) {
   json->end_object();
 }
 
+void write_sweep_row(const SweepRow& row, std::string_view axis, JsonOutput* json) {
+  json->begin_object(Break::kNone);
+  json->field(axis, row.value);
+  if (row.plan) {
+    const RankCapacity& rank = row.plan->ranks.front();
+    json->field("growing_bytes_per_token", rank.growing_bytes_per_token);
+    json->field("bytes_per_sequence", rank.at.front().payload_bytes);
+    json->field("allocated_bytes_per_sequence", rank.at.front().allocated_bytes);
+    json->field("flop_per_byte", rank.flop_per_byte.approximate());
+    if (rank.roofline) json->field("bound_by", to_string(rank.roofline->bound));
+    if (rank.pool) {
+      json->field("tokens", rank.tokens);
+      json->field("concurrency", rank.concurrency);
+      json->field("concurrency_total", row.plan->concurrency_total);
+    }
+  } else {
+    json->field("refusal", row.refusal);
+  }
+  json->end_object();
+}
+
 void write_sweep(const PlanAnswer& answer, JsonOutput* json) {
   if (answer.sweep.empty()) return;
   json->key("sweep").begin_array();
-  for (const SweepRow& row : answer.sweep) {
-    const LengthBytes& at = row.rank.at.front();
-    json->begin_object(Break::kNone);
-    json->field("context_tokens", at.tokens);
-    json->field("bytes_per_sequence", at.payload_bytes);
-    json->field("allocated_bytes_per_sequence", at.allocated_bytes);
-    json->field("flop_per_byte", row.rank.flop_per_byte.approximate());
-    if (row.rank.pool) {
-      json->field("tokens", row.rank.tokens);
-      json->field("concurrency", row.rank.concurrency);
-      json->field("concurrency_total", row.concurrency_total);
-    }
-    json->end_object();
-  }
+  const std::string_view axis =
+      answer.axis == SweepAxis::kTensor ? "tensor_parallel" : "context_tokens";
+  for (const SweepRow& row : answer.sweep) write_sweep_row(row, axis, json);
   json->end_array();
 }
 
@@ -183,6 +193,27 @@ void write_explanations(const PlanAnswer& answer, JsonOutput* json) {
   json->end_array();
 }
 
+void write_crossovers(const CapacityPlan& plan, std::span<const PlannedCrossover> crossovers,
+                      JsonOutput* json) {
+  if (plan.key_value_weights) {
+    json->field("kv_projection_parameters", plan.key_value_weights->parameters);
+    json->field("kv_projection_parameters_saved", plan.key_value_weights->saved());
+  }
+  json->key("crossovers").begin_array();
+  for (const PlannedCrossover& one : crossovers) {
+    if (one.grouped != plan.model) continue;
+    json->begin_object(Break::kNone);
+    json->field("with", one.latent);
+    json->field("real_tensor_parallel", one.crossover.real_degree.approximate());
+    json->field("first_tensor_parallel",
+                one.crossover.first_degree
+                    ? std::optional<std::uint64_t>(*one.crossover.first_degree)
+                    : std::nullopt);
+    json->end_object();
+  }
+  json->end_array();
+}
+
 void write_totals(const CapacityPlan& plan, JsonOutput* json) {
   if (plan.concurrency_total) {
     json->field("context_tokens", plan.context_tokens);
@@ -197,7 +228,8 @@ void write_totals(const CapacityPlan& plan, JsonOutput* json) {
 
 }  // namespace
 
-void write_plan(const PlanAnswer& answer, const PlanView& view, JsonOutput* json) {
+void write_plan(const PlanAnswer& answer, const PlanView& view,
+                std::span<const PlannedCrossover> crossovers, JsonOutput* json) {
   const CapacityPlan& plan = answer.plan;
   const Deployment& deployment = answer.deployment;
   json->begin_object();
@@ -215,6 +247,7 @@ void write_plan(const PlanAnswer& answer, const PlanView& view, JsonOutput* json
   json->end_array();
   write_totals(plan, json);
   if (deployment.hardware) write_hardware(*deployment.hardware, json);
+  write_crossovers(plan, crossovers, json);
   write_sweep(answer, json);
   if (view.explain) write_explanations(answer, json);
   json->key("layers").begin_array();

@@ -3,17 +3,20 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/cli/json_output.h"
+#include "apps/cli/plan_arguments.h"
 #include "emblema/plan/capacity_plan.h"
 
 namespace emblema {
 
 struct SweepRow {
-  RankCapacity rank;  // the one that bounds the answer; `at` has the row's length alone
-  std::optional<std::uint64_t> concurrency_total;
+  std::uint64_t value = 0;           // tokens, or tensor ranks
+  std::optional<CapacityPlan> plan;  // `at` of its ranks has the context's length alone
+  std::string refusal;               // why there is none: ranks that do not divide the heads
 };
 
 // One model's part of the answer.
@@ -21,6 +24,7 @@ struct PlanAnswer {
   ModelConfig model;
   Deployment deployment;
   CapacityPlan plan;
+  SweepAxis axis = SweepAxis::kNone;
   std::vector<SweepRow> sweep;
 };
 
@@ -34,6 +38,23 @@ std::string plan_headline(const PlanAnswer& answer);
 
 std::string plan_text(const PlanAnswer& answer, const PlanView& view);
 
-void write_plan(const PlanAnswer& answer, const PlanView& view, JsonOutput* json);
+// REQUIRES: a sweep.
+std::string sweep_text(const PlanAnswer& answer);
+
+// From which tensor degree on a model with grouped heads holds more tokens than one with latents.
+struct PlannedCrossover {
+  std::string grouped;
+  std::string latent;
+  TensorCrossover crossover;
+};
+
+// For each pair of such models that were planned with a pool.
+Result<std::vector<PlannedCrossover>> crossovers_of(std::span<const PlanAnswer> answers);
+
+std::string crossovers_text(std::span<const PlannedCrossover> crossovers);
+
+// `crossovers` are those of all answers; the model's own are written.
+void write_plan(const PlanAnswer& answer, const PlanView& view,
+                std::span<const PlannedCrossover> crossovers, JsonOutput* json);
 
 }  // namespace emblema

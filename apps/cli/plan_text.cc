@@ -183,6 +183,15 @@ std::string pool_lines(const PlanAnswer& answer) {
   return text;
 }
 
+// "fewer KV heads than query heads save 9,395,240,960 parameters of W_K and W_V, 17.50 GiB ..."
+std::string saving_line(const CapacityPlan& plan) {
+  if (!plan.key_value_weights || plan.key_value_weights->saved() == 0) return {};
+  const std::uint64_t saved = plan.key_value_weights->saved();
+  const auto bytes = checked_mul(saved, 2);
+  return fmt::format("grouped heads save {} parameters of W_K and W_V{}\n", format_count(saved),
+                     bytes ? fmt::format(", {} in bf16", format_bytes(*bytes)) : "");
+}
+
 // "one decode step over 131,072 rows: 241.8 FLOP per byte; h100: ridge 295.3, bound by ..."
 std::string roofline_line(const PlanAnswer& answer) {
   const RankCapacity& rank = answer.plan.ranks.front();
@@ -198,31 +207,6 @@ std::string roofline_line(const PlanAnswer& answer) {
                     clean_text(answer.deployment.hardware->name),
                     rank.roofline->ridge.approximate(), to_string(rank.roofline->bound),
                     rank.roofline->least_seconds.approximate() * 1e6);
-}
-
-std::string sweep_table(const PlanAnswer& answer) {
-  const bool has_pool = answer.sweep.front().rank.pool.has_value();
-  std::vector<Column> columns = {{"context", Align::kRight},
-                                 {"payload", Align::kRight},
-                                 {"allocated", Align::kRight},
-                                 {"FLOP per byte", Align::kRight}};
-  if (has_pool) {
-    columns.push_back({"tokens", Align::kRight});
-    columns.push_back({"at once", Align::kRight});
-  }
-  Table table(std::move(columns));
-  for (const SweepRow& one : answer.sweep) {
-    const LengthBytes& at = one.rank.at.front();
-    std::vector<Cell> row = {tokens_in_words(at.tokens), format_bytes(at.payload_bytes),
-                             format_bytes(at.allocated_bytes),
-                             fmt::format("{:.1f}", one.rank.flop_per_byte.approximate())};
-    if (has_pool) {
-      row.emplace_back(format_count(one.rank.tokens));
-      row.emplace_back(format_count(one.concurrency_total.value_or(0)));
-    }
-    table.add_row(std::move(row));
-  }
-  return table.to_text();
 }
 
 std::string explanations(const PlanAnswer& answer) {
@@ -291,7 +275,8 @@ std::string plan_text(const PlanAnswer& answer, const PlanView& view) {
   if (answer.deployment.parallel.ranks() > 1) text += "\n" + ranks_table(plan);
   if (rank.pool) text += "\n" + pool_lines(answer);
   if (const std::string line = roofline_line(answer); !line.empty()) text += "\n" + line;
-  if (!answer.sweep.empty()) text += "\n" + sweep_table(answer);
+  text += saving_line(plan);
+  if (!answer.sweep.empty()) text += "\n" + sweep_text(answer);
   if (view.explain) text += "\n" + explanations(answer);
   if (view.per_layer) text += "\n" + layers_table(plan);
   if (!plan.notes.empty()) text += "\n";

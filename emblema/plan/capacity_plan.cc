@@ -225,6 +225,11 @@ Status describe_model(const ModelConfig& model, const Deployment& deployment, Ca
   plan->kv_dtype = deployment.kv_dtype;
   plan->profile = to_string(deployment.profile);
   plan->notes = model.notes;
+  if (model.family == AttentionFamily::kGrouped && model.hidden_size > 0) {
+    const auto weights = key_value_weights(model);
+    if (!weights) return propagate(weights);
+    plan->key_value_weights = *weights;
+  }
   if (has_index_keys(*whole)) {
     plan->indexer_dtype = deployment.indexer_dtype.value_or(
         default_indexer_dtype(deployment.kv_dtype, model.family == AttentionFamily::kCompressed));

@@ -21,6 +21,7 @@
 #include "emblema/geometry/model_geometry.h"
 #include "emblema/layout/pool_plan.h"
 #include "emblema/model/model_config.h"
+#include "emblema/plan/crossover.h"
 #include "emblema/plan/deployment.h"
 #include "emblema/plan/roofline.h"
 
@@ -124,6 +125,8 @@ struct CapacityPlan {
   std::optional<std::uint64_t> weight_bytes;  // of one copy of the model
   bool are_weights_estimated = false;
   std::string weights_formula;
+  // Of W_K and W_V, where keys and values have heads and the config says how wide its layers are.
+  std::optional<KeyValueWeights> key_value_weights;
 };
 
 // Invalid: a length or option out of range, heads or layers that do not divide, a sum past 64 bits

@@ -12,35 +12,6 @@ namespace {
 
 constexpr std::uint32_t kDegreeMax = 1024;
 
-bool keeps_heads(const LayerGeometry& layer) {
-  return std::any_of(layer.streams.begin(), layer.streams.end(), [](const Stream& stream) {
-    return stream.role == StreamRole::kKv || stream.role == StreamRole::kCross;
-  });
-}
-
-Status check_degree(const LayerGeometry& layer, std::uint32_t degree) {
-  if (layer.query_heads % degree != 0) {
-    return fail(ErrorCode::Invalid,
-                fmt::format("tensor degree is {}; allowed: divisors of the {} query heads of layer "
-                            "{}",
-                            degree, layer.query_heads, layer.index));
-  }
-  if (!keeps_heads(layer) || layer.kv_heads % degree == 0 || degree % layer.kv_heads == 0) {
-    return {};
-  }
-  return fail(ErrorCode::Invalid,
-              fmt::format("tensor degree is {}; allowed: divisors and multiples of the {} KV heads "
-                          "of layer {}",
-                          degree, layer.kv_heads, layer.index));
-}
-
-// What one rank keeps of a stream, as a part of the whole.
-Rational share_of(const LayerGeometry& layer, const Stream& stream, std::uint32_t degree) {
-  const bool by_head = stream.role == StreamRole::kKv || stream.role == StreamRole::kCross;
-  if (!by_head || stream.sharding != Sharding::kByHead) return {1};
-  return Rational::of(std::max(1u, layer.kv_heads / degree), layer.kv_heads);
-}
-
 std::uint64_t tokens_in(std::uint64_t pool_bytes, const Rational& bytes_per_token) {
   const auto tokens = divide(Rational(pool_bytes), bytes_per_token, "tokens of a pool");
   return tokens ? tokens->floor() : UINT64_MAX;  // a pool of less than 2^64 such fractions
@@ -57,24 +28,11 @@ Status check_grows(const ModelGeometry& model, const Rational& bytes_per_token) 
 }  // namespace
 
 Result<Rational> rank_bytes_per_token(const ModelGeometry& whole, std::uint32_t degree) {
-  if (degree == 0 || degree > kDegreeMax) {
-    return fail(ErrorCode::Invalid,
-                fmt::format("tensor degree is {}; allowed: 1 to {}", degree, kDegreeMax));
-  }
-  constexpr std::string_view kWhat = "bytes per token of a rank";
-  Rational sum;
-  for (const LayerGeometry& layer : whole.layers()) {
-    if (const Status ok = check_degree(layer, degree); !ok) return propagate(ok);
-    for (const Stream& stream : layer.streams) {
-      const auto bytes =
-          multiply(stream.growing_bytes_per_token(), share_of(layer, stream, degree), kWhat);
-      if (!bytes) return propagate(bytes);
-      const auto next = add(sum, *bytes, kWhat);
-      if (!next) return propagate(next);
-      sum = *next;
-    }
-  }
-  return sum;
+  GeometryOptions options = whole.options();
+  options.tensor_parallel = degree;
+  const auto rank = ModelGeometry::from(whole.model(), options);
+  if (!rank) return propagate(rank);
+  return rank->growing_bytes_per_token();
 }
 
 Result<TensorCrossover> tensor_crossover(const ModelGeometry& grouped, const ModelGeometry& latent,

@@ -69,11 +69,11 @@ TEST(Crossover, EqualBytesAreNotMore) {
 TEST(Crossover, DegreesThatDivideNoHeadsAreRefusedByName) {
   const ModelGeometry llama = geometry_of(samples::llama_3_70b());
   EXPECT_THAT(rank_bytes_per_token(llama, 5).error().message,
-              HasSubstr("tensor degree is 5; allowed: divisors of the 64 query heads"));
-  EXPECT_THAT(rank_bytes_per_token(llama, 0).error().message, HasSubstr("tensor degree is 0"));
+              HasSubstr("tensor_parallel is 5; allowed: a divisor of 64, the query heads"));
+  EXPECT_THAT(rank_bytes_per_token(llama, 0).error().message, HasSubstr("tensor_parallel is 0"));
   EXPECT_FALSE(rank_bytes_per_token(llama, 1025));
   const ModelGeometry odd = geometry_of(samples::grouped("odd", 1, 12, 6, 64));
-  EXPECT_THAT(rank_bytes_per_token(odd, 4).error().message, HasSubstr("6 KV heads"));
+  EXPECT_THAT(rank_bytes_per_token(odd, 4).error().message, HasSubstr("a multiple of 6, the KV heads"));
   EXPECT_EQ(*rank_bytes_per_token(odd, 12), Rational(256));
 }
 

@@ -107,6 +107,7 @@ PeerQuestion random_question() {
   question.pipeline = static_cast<std::uint32_t>(edge());
   question.decode_context = *rc::gen::element(1u, 1u, 2u, 8u);
   question.data_attention = *rc::gen::element(1u, 1u, 2u, 8u);
+  question.prefill_context = *rc::gen::element(1u, 1u, 2u, 8u);
   if (*rc::gen::arbitrary<bool>()) question.block_tokens = edge();
   if (*rc::gen::arbitrary<bool>()) question.kv_memory_bytes = edge();
   question.max_model_len = edge();
@@ -167,6 +168,11 @@ std::vector<Refusal> vllm_refusals() {
   all.back().question.tensor = 8;
   ask("deepseek-v3", "divisors of tensor 8").decode_context = 3;
   all.back().question.tensor = 8;
+  ask("llama-3-8b", "prefill context is 2").prefill_context = 2;
+  ask("deepseek-v3", "prefill context 2: 1, 2, 8").prefill_context = 2;
+  all.back().question.tensor = 4;
+  all.back().question.decode_context = 4;
+  all.back().question.model_runner_v2 = true;
   ask("gpt-oss-20b", "DCP not support sliding window").decode_context = 2;
   all.back().question.tensor = 16;
   ask("qwen3-next-80b-a3b", "mamba chunk tokens is 0").mamba_mode = MambaCacheMode::kAll;
@@ -193,6 +199,15 @@ TEST(VllmRefusals, DecodeContextOfGroupedHeadsNeedsReplication) {
   question.decode_context = 2;
   const PeerPlan plan = vllm(preset("llama-3-8b"), question);
   EXPECT_EQ(plan.bytes_per_token, Rational(131'072 / 8 / 2));
+}
+
+TEST(VllmRefusals, DecodeContextMaySpanPrefillContext) {
+  PeerQuestion question;
+  question.tensor = 4;
+  question.prefill_context = 2;
+  question.decode_context = 8;
+  question.model_runner_v2 = true;
+  EXPECT_EQ(vllm(preset("deepseek-v3"), question).bytes_per_token, Rational(70'272 / 8));
 }
 
 RC_GTEST_PROP(PipelineSplit, EveryLayerIsInOneStageAndStagesDifferByOne, ()) {

@@ -63,7 +63,8 @@ std::optional<KvDtype> own_dtype(std::string_view word, const ModelConfig& model
 
 bool is_one_rank(const PeerQuestion& question) {
   return question.tensor == 1 && question.pipeline == 1 && question.decode_context == 1 &&
-         question.data_attention == 1 && question.draft_layers == 0;
+         question.prefill_context == 1 && question.data_attention == 1 &&
+         question.draft_layers == 0;
 }
 
 }  // namespace
@@ -77,6 +78,7 @@ Status check_question(const PeerQuestion& question) {
       Bound{"tensor", question.tensor, 1, PeerLimits::kRanksMax},
       Bound{"pipeline", question.pipeline, 1, PeerLimits::kStagesMax},
       Bound{"decode context", question.decode_context, 1, PeerLimits::kRanksMax},
+      Bound{"prefill context", question.prefill_context, 1, PeerLimits::kRanksMax},
       Bound{"data attention", question.data_attention, 1, PeerLimits::kRanksMax},
       Bound{"block tokens", question.block_tokens.value_or(1), 1, PeerLimits::kBlockTokensMax},
       Bound{"max model len", question.max_model_len, 0, PeerLimits::kTokensMax},

@@ -58,7 +58,7 @@ struct SglangCell {
 // What cells are computed from beside the model.
 struct SglangCellOptions {
   SglangDtype dtype;
-  std::uint64_t attention_tensor = 1;  // tensor / data_attention
+  std::uint64_t attention_tensor = 1;  // tensor / data_attention / prefill_context
   Rational sliding_ratio;              // SWA tokens to full tokens
 };
 

@@ -85,13 +85,14 @@ class SglangPlanner {
 
   Status check_ranks() {
     const std::uint64_t tensor = question_.tensor;
-    if (tensor % question_.data_attention != 0) {
+    const std::uint64_t parts = std::uint64_t{question_.data_attention} * question_.prefill_context;
+    if (tensor % parts != 0) {
       return refuse(kEngine, ErrorCode::Invalid,
-                    fmt::format("data attention is {}; allowed: divisors of tensor {} "
-                                "(AssertionError)",
-                                question_.data_attention, tensor));
+                    fmt::format("data attention is {} with prefill context {}; allowed: what "
+                                "divides tensor {} (AssertionError)",
+                                question_.data_attention, question_.prefill_context, tensor));
     }
-    options_.attention_tensor = tensor / question_.data_attention;
+    options_.attention_tensor = tensor / parts;
     const std::uint64_t ranks = options_.attention_tensor;
     if (ranks % question_.decode_context != 0) {
       return refuse(kEngine, ErrorCode::Invalid,
@@ -100,9 +101,9 @@ class SglangPlanner {
     }
     if (model_.num_attention_heads % ranks != 0) {
       return refuse(kEngine, ErrorCode::Invalid,
-                    fmt::format("tensor is {} with data attention {}; allowed: what divides {} "
+                    fmt::format("tensor is {} on {} attention ranks; allowed: what divides {} "
                                 "attention heads (AssertionError)",
-                                tensor, question_.data_attention, model_.num_attention_heads));
+                                tensor, ranks, model_.num_attention_heads));
     }
     return {};
   }

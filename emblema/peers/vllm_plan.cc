@@ -66,17 +66,38 @@ class VllmPlanner {
     plan_.stage_layers = std::move(*split);
     stages_ = stage_of_layers(plan_.stage_layers, question_.draft_layers);
     plan_.stage_layers.back() += question_.draft_layers;
+    if (const auto ok = check_prefill_context(); !ok) return ok;
     return question_.decode_context > 1 ? check_decode_context() : Status();
+  }
+
+  // It has no effect on sizes by itself: decode context spans it, all of it or not at all.
+  Status check_prefill_context() const {
+    const std::uint64_t prefill = question_.prefill_context;
+    const std::uint64_t decode = question_.decode_context;
+    const std::uint64_t tensor = question_.tensor;
+    if (prefill == 1) {
+      if (tensor % decode == 0) return {};
+      return refuse_invalid(
+          fmt::format("decode context is {}; allowed: divisors of tensor {}", decode, tensor));
+    }
+    if (shape_ == CacheShape::kGrouped || !question_.model_runner_v2 ||
+        question_.data_attention != 1) {
+      return refuse_invalid(
+          fmt::format("prefill context is {}; allowed: 1, or more for MLA with "
+                      "model runner V2 and one data-parallel rank",
+                      prefill));
+    }
+    if (decode == 1 || decode == prefill || decode == tensor * prefill) return {};
+    return refuse_invalid(
+        fmt::format("decode context is {}; allowed with prefill context {}: 1, "
+                    "{}, {}",
+                    decode, prefill, prefill, tensor * prefill));
   }
 
   // Grouped heads must be replicated as often as tokens are shared out; latents are on every rank.
   Status check_decode_context() const {
     const std::uint64_t ranks = question_.decode_context;
     const std::uint64_t tensor = question_.tensor;
-    if (tensor % ranks != 0) {
-      return refuse_invalid(
-          fmt::format("decode context is {}; allowed: divisors of tensor {}", ranks, tensor));
-    }
     for (const LayerFacts& layer : model_.layers) {
       if (layer.cache != LayerCache::kOwn) continue;
       if (layer.reach == LayerReach::kWindow) {

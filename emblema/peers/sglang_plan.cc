@@ -1,0 +1,397 @@
+// plan_sglang: backend and page, the cell of each pipeline stage, then the tokens of each pool and
+// the line that SGLang logs about them.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "emblema/contract/bytes.h"
+#include "emblema/peers/attention_backends.h"
+#include "emblema/peers/peer.h"
+#include "emblema/peers/question.h"
+#include "emblema/peers/sglang_cells.h"
+
+namespace emblema {
+namespace {
+
+constexpr PeerEngine kEngine = PeerEngine::kSglang;
+
+using Wide = unsigned __int128;  // memory times a denominator, before it is divided
+
+// What the pools of one stage come to.
+struct Pools {
+  std::uint64_t tokens = 0;          // the first pool's: max_total_num_tokens
+  std::uint64_t sliding_tokens = 0;  // the SWA pool's
+  std::uint64_t state_slots = 0;     // recurrent states, one kept aside not counted
+};
+
+std::uint64_t rounded_down(std::uint64_t tokens, std::uint64_t page) {
+  return tokens / page * page;
+}
+
+std::uint64_t divided(std::uint64_t memory, const Rational& cell) {
+  const Wide tokens = Wide{memory} * cell.denominator() / cell.numerator();
+  return tokens > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(tokens);
+}
+
+class SglangPlanner {
+ public:
+  SglangPlanner(const ModelConfig& model, const PeerQuestion& question)
+      : model_(model), question_(question) {}
+
+  Result<PeerPlan> plan() {
+    plan_.engine = kEngine;
+    plan_.as_of = peer_version(kEngine);
+    for (const auto step :
+         {&SglangPlanner::check, &SglangPlanner::check_ranks, &SglangPlanner::choose_backend,
+          &SglangPlanner::fill_cells, &SglangPlanner::size}) {
+      if (const auto ok = (this->*step)(); !ok) return propagate(ok);
+    }
+    describe();
+    add_notes();
+    return std::move(plan_);
+  }
+
+ private:
+  Status check() {
+    if (auto ok = check_question(question_); !ok) return ok;
+    if (auto ok = check_peer_model(kEngine, model_); !ok) return ok;
+    const auto model_len = resolved_model_len(model_, question_);
+    if (!model_len) return propagate(model_len);
+    plan_.max_model_len = *model_len;
+    const auto seen = sglang_model(model_);
+    if (!seen) return propagate(seen);
+    seen_ = *seen;
+    auto dtype = parse_sglang_dtype(question_.kv_cache_dtype, model_);
+    if (!dtype) return propagate(dtype);
+    options_.dtype = std::move(*dtype);
+    plan_.kv_cache_dtype = options_.dtype.name;
+    auto split = pipeline_split(kEngine, model_, question_);
+    if (!split) return propagate(split);
+    plan_.stage_layers = std::move(*split);
+    options_.sliding_ratio = question_.swa_full_tokens_ratio.value_or(default_ratio());
+    const Rational& ratio = options_.sliding_ratio;
+    if (ratio.numerator() == 0 || ratio.numerator() > ratio.denominator()) {
+      return refuse(
+          kEngine, ErrorCode::Invalid,
+          fmt::format("swa full tokens ratio is {}; allowed: above 0, up to 1", ratio.exact()));
+    }
+    return {};
+  }
+
+  Rational default_ratio() const {
+    return seen_.pool == SglangPool::kCompressed ? Rational::of(1, 10) : Rational::of(4, 5);
+  }
+
+  Status check_ranks() {
+    const std::uint64_t tensor = question_.tensor;
+    const std::uint64_t parts = std::uint64_t{question_.data_attention} * question_.prefill_context;
+    if (tensor % parts != 0) {
+      return refuse(kEngine, ErrorCode::Invalid,
+                    fmt::format("data attention is {} with prefill context {}; allowed: what "
+                                "divides tensor {} (AssertionError)",
+                                question_.data_attention, question_.prefill_context, tensor));
+    }
+    options_.attention_tensor = tensor / parts;
+    const std::uint64_t ranks = options_.attention_tensor;
+    if (ranks % question_.decode_context != 0) {
+      return refuse(kEngine, ErrorCode::Invalid,
+                    fmt::format("decode context is {}; allowed: divisors of {} attention ranks",
+                                question_.decode_context, ranks));
+    }
+    if (model_.num_attention_heads % ranks != 0) {
+      return refuse(kEngine, ErrorCode::Invalid,
+                    fmt::format("tensor is {} on {} attention ranks; allowed: what divides {} "
+                                "attention heads (AssertionError)",
+                                tensor, ranks, model_.num_attention_heads));
+    }
+    return {};
+  }
+
+  Status choose_backend() {
+    SglangNeed need;
+    need.shape = seen_.shape;
+    need.gpu_arch = question_.gpu_arch;
+    need.deepseek_v3_arch = std::find(model_.architectures.begin(), model_.architectures.end(),
+                                      "DeepseekV3ForCausalLM") != model_.architectures.end();
+    need.sinks = model_.has_attention_sinks;
+    need.query_heads = model_.num_attention_heads;
+    need.unequal_widths =
+        model_.family == AttentionFamily::kGrouped &&
+        std::any_of(model_.layers.begin(), model_.layers.end(),
+                    [](const LayerFacts& layer) { return layer.head_dim != layer.v_head_dim; });
+    need.page_tokens = question_.block_tokens;
+    const SglangBackend backend = choose_sglang_backend(need);
+    plan_.backend = backend.name;
+    plan_.page_tokens = backend.page_tokens;
+    if (backend.forced && question_.block_tokens) {
+      plan_.warnings.push_back(fmt::format("page size {} becomes {}: {} reads no other",
+                                           *question_.block_tokens, backend.page_tokens,
+                                           backend.name));
+    }
+    return {};
+  }
+
+  Status fill_cells() {
+    std::uint32_t first = 0;
+    for (const std::uint32_t layers : plan_.stage_layers) {
+      auto cell = sglang_cell(model_, question_, options_, first, layers);
+      if (!cell) return propagate(cell);
+      first += layers;
+      cells_.push_back(std::move(*cell));
+    }
+    for (std::uint32_t stage = 0; stage < cells_.size(); ++stage) {
+      if (cells_[stage].bytes_per_token.approximate() >
+          cells_[bounding_stage_].bytes_per_token.approximate()) {
+        bounding_stage_ = stage;
+      }
+    }
+    plan_.bytes_per_token = cells_[bounding_stage_].bytes_per_token;
+    plan_.stage_layers.back() += question_.draft_layers;
+    return {};
+  }
+
+  // Every stage takes the least tokens that any has room for.
+  Status size() {
+    if (!question_.kv_memory_bytes) return {};
+    bool sized = false;
+    for (std::uint32_t stage = 0; stage < cells_.size(); ++stage) {
+      if (cells_[stage].bytes_per_token.numerator() == 0) continue;  // no attention here
+      const auto pools = pools_of(cells_[stage]);
+      if (!pools) return propagate(pools);
+      if (sized && pools->tokens >= pools_.tokens) continue;
+      pools_ = *pools;
+      bounding_stage_ = stage;
+      sized = true;
+    }
+    if (!sized) {
+      return fail(ErrorCode::Unsupported,
+                  fmt::format("{} has no attention: SGLang's tokens follow from its state alone, "
+                              "which is not written down here; allowed: no memory given",
+                              model_.name));
+    }
+    PeerCapacity capacity;
+    capacity.tokens = pools_.tokens;
+    capacity.blocks = pools_.tokens / plan_.page_tokens;
+    capacity.concurrency = Rational::of(pools_.tokens, plan_.max_model_len);
+    plan_.capacity = capacity;
+    return {};
+  }
+
+  Result<Pools> pools_of(const SglangCell& cell) const {
+    Pools pools;
+    std::uint64_t memory = *question_.kv_memory_bytes;
+    if (cell.state_bytes > 0) {
+      const auto slots = state_slots(cell, memory);
+      if (!slots) return propagate(slots);
+      pools.state_slots = *slots;
+      memory -= (*slots + 1) * cell.state_bytes;  // one slot more than is given out
+    }
+    if (seen_.pool == SglangPool::kCompressed) {
+      const std::uint64_t fixed = fixed_state_bytes(cell, divided(memory, cell.bytes_per_token));
+      memory = memory > fixed ? memory - fixed : 0;
+    }
+    pools.tokens = rounded_down(divided(memory, cell.bytes_per_token), plan_.page_tokens);
+    const auto sliding = multiply(options_.sliding_ratio, pools.tokens, "SWA tokens");
+    if (!sliding) return propagate(sliding);
+    pools.sliding_tokens = rounded_down(sliding->floor(), plan_.page_tokens);
+    if (pools.tokens == 0) return no_memory();
+    if (seen_.pool == SglangPool::kSliding) {
+      if (cell.full_layers.empty()) pools.sliding_tokens = pools.tokens;
+      if (const auto ok = check_window(cell, pools); !ok) return propagate(ok);
+    }
+    return pools;
+  }
+
+  static tl::unexpected<Error> no_memory() {
+    return refuse(kEngine, ErrorCode::OutOfBlocks,
+                  "not enough memory for one page; allowed: a larger --mem-fraction-static "
+                  "(RuntimeError)");
+  }
+
+  // States get 9 parts in 19 of the memory (mamba_full_memory_ratio 0.9), one slot kept aside.
+  Result<std::uint64_t> state_slots(const SglangCell& cell, std::uint64_t memory) const {
+    const auto share = static_cast<std::uint64_t>(Wide{memory} * 9 / 19);
+    const std::uint64_t slots = share / cell.state_bytes;
+    if (slots < 2) return no_memory();
+    return slots - 1;
+  }
+
+  // HCA's rows are kept per request: a ring of 128 each (256 with drafts), in fp32.
+  std::uint64_t fixed_state_bytes(const SglangCell& cell, std::uint64_t tokens) const {
+    if (cell.hca_layers == 0) return 0;
+    const std::uint64_t ring = question_.draft_layers > 0 ? 256 : 128;
+    const std::uint64_t requests = question_.max_running_requests > 0
+                                       ? question_.max_running_requests
+                                       : default_requests(tokens);
+    const std::uint64_t rows = round_up((requests + 1) * ring + ring + 1, 128);
+    const Wide bytes = Wide{rows} * 2 * model_.layers.front().head_dim * 4 * cell.hca_layers;
+    return bytes > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(bytes);
+  }
+
+  // 512 requests' worth of full contexts, between 2048 and 4096, at most one per two tokens.
+  std::uint64_t default_requests(std::uint64_t tokens) const {
+    const auto contexts = static_cast<std::uint64_t>(Wide{tokens} * 512 / plan_.max_model_len);
+    return std::min(std::max<std::uint64_t>(std::min<std::uint64_t>(contexts, 4096), 2048),
+                    tokens / 2);
+  }
+
+  Status check_window(const SglangCell& cell, const Pools& pools) const {
+    std::uint64_t window = 0;
+    for (const std::uint32_t layer : cell.sliding_layers) {
+      window = std::max<std::uint64_t>(window, model_.layers[layer].window_tokens);
+    }
+    if (cell.full_layers.empty() || window + plan_.page_tokens < pools.sliding_tokens) return {};
+    return refuse(kEngine, ErrorCode::OutOfBlocks,
+                  fmt::format("the SWA pool has {} tokens; allowed: more than window {} + page {} "
+                              "(ValueError)",
+                              pools.sliding_tokens, window, plan_.page_tokens));
+  }
+
+  PeerGroup make_group(std::string name, const std::vector<std::uint32_t>& layers,
+                       std::uint64_t token_bytes) const {
+    PeerGroup group;
+    group.name = std::move(name);
+    group.layers = layers;
+    group.pages = layers.size();
+    group.block_tokens = plan_.page_tokens;
+    group.block_bytes = token_bytes * plan_.page_tokens;
+    group.page_bytes = layers.empty() ? 0 : ceil_div(group.block_bytes, layers.size());
+    return group;
+  }
+
+  // At least 1, as every window is.
+  std::uint64_t window_of(const SglangCell& cell) const {
+    if (cell.sliding_layers.empty()) return 1;
+    return std::max<std::uint64_t>(1, model_.layers[cell.sliding_layers.front()].window_tokens);
+  }
+
+  void describe() {
+    const SglangCell& cell = cells_[bounding_stage_];
+    const bool sized = plan_.capacity.has_value();
+    if (!cell.full_layers.empty()) {
+      PeerGroup group = make_group("full", cell.full_layers, cell.full_bytes);
+      group.blocks_per_request = ceil_div(plan_.max_model_len, plan_.page_tokens);
+      if (sized) group.pool_tokens = pools_.tokens;
+      plan_.groups.push_back(std::move(group));
+    }
+    if (!cell.sliding_layers.empty()) {
+      PeerGroup group = make_group(fmt::format("window {}", window_of(cell)), cell.sliding_layers,
+                                   cell.sliding_bytes);
+      group.blocks_per_request = ceil_div(window_of(cell), plan_.page_tokens) + 1;
+      if (sized) group.pool_tokens = pools_.sliding_tokens;
+      plan_.groups.push_back(std::move(group));
+    }
+    if (seen_.pool == SglangPool::kCompressed && sized) describe_compressed(cell);
+    if (sized) log_pools(cell);
+  }
+
+  void describe_compressed(const SglangCell& cell) {
+    for (const std::uint64_t ratio : {std::uint64_t{4}, std::uint64_t{128}}) {
+      PeerGroup group;
+      group.name = fmt::format("entries of {}", ratio);
+      for (const std::uint32_t layer : cell.sliding_layers) {
+        if (model_.layers[layer].compress_ratio == ratio) group.layers.push_back(layer);
+      }
+      group.pages = group.layers.size();
+      group.block_tokens = plan_.page_tokens;
+      group.blocks_per_request = ceil_div(plan_.max_model_len, plan_.page_tokens);
+      group.pool_tokens = pools_.tokens / ratio;
+      plan_.groups.push_back(std::move(group));
+    }
+  }
+
+  void log_pools(const SglangCell& cell) {
+    if (seen_.pool == SglangPool::kCompressed) {
+      const std::uint64_t ring = question_.draft_layers > 0 ? 16 : 8;
+      plan_.log.push_back(
+          fmt::format("DSV4 pool sizes: full={}, swa={}, c4={}, c128={}, c4_state={}, c128_state=0",
+                      pools_.tokens, pools_.sliding_tokens, pools_.tokens / 4, pools_.tokens / 128,
+                      pools_.sliding_tokens / window_of(cell) * ring));
+      return;
+    }
+    if (seen_.pool == SglangPool::kSliding) {
+      plan_.log.push_back(
+          cell.full_layers.empty()
+              ? fmt::format("Use sliding window memory pool (all SWA). swa_layer_tokens={}",
+                            pools_.sliding_tokens)
+              : fmt::format("Use sliding window memory pool. full_layer_tokens={}, "
+                            "swa_layer_tokens={}",
+                            pools_.tokens, pools_.sliding_tokens));
+      return;
+    }
+    if (!options_.dtype.fp4 && !options_.dtype.mxfp8) log_allocation(cell);
+  }
+
+  // One page more than is given out: the first is where padded tokens are written.
+  void log_allocation(const SglangCell& cell) {
+    const auto gib = [this](std::uint64_t token_bytes) {
+      const double tokens = static_cast<double>(pools_.tokens + plan_.page_tokens);
+      return tokens * static_cast<double>(token_bytes) / static_cast<double>(kGiB);
+    };
+    std::string line = fmt::format("KV Cache is allocated. dtype: {}, #tokens: {}, ",
+                                   options_.dtype.torch_name, pools_.tokens);
+    if (seen_.shape == CacheShape::kGrouped) {
+      line += fmt::format("K size: {:.2f} GB, V size: {:.2f} GB", gib(cell.key_bytes),
+                          gib(cell.full_bytes - cell.key_bytes));
+    } else {
+      line += fmt::format("KV size: {:.2f} GB", gib(cell.full_bytes));
+    }
+    plan_.log.push_back(std::move(line));
+  }
+
+  void add_notes() {
+    auto& notes = plan_.notes;
+    const bool slides =
+        std::any_of(model_.layers.begin(), model_.layers.end(),
+                    [](const LayerFacts& layer) { return layer.reach != LayerReach::kFull; });
+    if (slides && seen_.pool == SglangPool::kTokens) {
+      notes.emplace_back(
+          "SGLang does not list this architecture as sliding: windows are allocated "
+          "at full length, which Emblema caps");
+    }
+    if (slides && seen_.pool != SglangPool::kTokens) {
+      notes.push_back(
+          fmt::format("a token counts windows at the ratio of the pools, {}; Emblema "
+                      "counts them per sequence",
+                      options_.sliding_ratio.exact()));
+    }
+    if (seen_.pool == SglangPool::kCompressed) {
+      notes.emplace_back(
+          "SGLang's estimate leaves out that pages are rounded up to multiples of "
+          "576 bytes: what it allocates is slightly larger");
+    }
+    if (cells_[bounding_stage_].state_bytes > 0) {
+      notes.emplace_back(
+          "recurrent state in float32 unless asked otherwise; it takes its share of "
+          "the memory first, and bounds requests by its slots");
+    }
+    if (std::any_of(model_.layers.begin(), model_.layers.end(),
+                    [](const LayerFacts& layer) { return layer.cache == LayerCache::kShared; })) {
+      notes.emplace_back("layers that read another layer's rows are not counted");
+    }
+    if (question_.decode_context > 1) {
+      notes.push_back(fmt::format("a page is {} tokens of a sequence: {} on each of {} ranks",
+                                  plan_.page_tokens * question_.decode_context, plan_.page_tokens,
+                                  question_.decode_context));
+    }
+    note_own_figure(model_, question_, &plan_);
+  }
+
+  const ModelConfig& model_;
+  const PeerQuestion& question_;
+  PeerPlan plan_;
+  SglangModel seen_;
+  SglangCellOptions options_;
+  std::vector<SglangCell> cells_;
+  Pools pools_;
+  std::uint32_t bounding_stage_ = 0;
+};
+
+}  // namespace
+
+Result<PeerPlan> plan_sglang(const ModelConfig& model, const PeerQuestion& question) {
+  return SglangPlanner(model, question).plan();
+}
+
+}  // namespace emblema

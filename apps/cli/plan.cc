@@ -9,6 +9,7 @@
 #include "apps/cli/commands.h"
 #include "apps/cli/plan_arguments.h"
 #include "apps/cli/plan_output.h"
+#include "apps/cli/plan_peers.h"
 #include "apps/cli/reproduce_output.h"
 #include "emblema/model/weight_index.h"
 
@@ -78,6 +79,23 @@ Result<std::vector<SweepRow>> sweep_rows(const PlanAnswer& answer, const Sweep& 
   return rows;
 }
 
+// A refusal of the one engine that was asked for is an error; among others it is a row.
+Status ask_peers(const PlanArguments& arguments, PlanAnswer* answer) {
+  const auto asked = peers_asked(arguments.engine, arguments.compare);
+  if (!asked) return propagate(asked);
+  if (asked->engine) {
+    answer->peers.push_back(ask_peer(*asked->engine, *answer));
+    if (!answer->peers.back().plan) {
+      return fail(ErrorCode::Invalid,
+                  fmt::format("{}: {}", answer->model.name, answer->peers.back().refusal));
+    }
+  }
+  for (const PeerEngine engine : asked->compare) {
+    if (engine != asked->engine) answer->peers.push_back(ask_peer(engine, *answer));
+  }
+  return {};
+}
+
 Result<PlanAnswer> answer(const std::string& source, const PlanArguments& arguments,
                           Deployment deployment) {
   auto model = load_model_config(source);
@@ -88,10 +106,12 @@ Result<PlanAnswer> answer(const std::string& source, const PlanArguments& argume
   if (!plan) return propagate(plan);
   const auto sweep = sweep_of(arguments);
   if (!sweep) return propagate(sweep);
-  PlanAnswer answer{std::move(*model), std::move(deployment), std::move(*plan), sweep->axis, {}};
+  PlanAnswer answer{
+      std::move(*model), std::move(deployment), std::move(*plan), sweep->axis, {}, {}};
   auto rows = sweep_rows(answer, *sweep);
   if (!rows) return propagate(rows);
   answer.sweep = std::move(*rows);
+  if (const auto ok = ask_peers(arguments, &answer); !ok) return propagate(ok);
   return answer;
 }
 
@@ -109,7 +129,9 @@ std::string in_words(std::span<const PlanAnswer> answers,
   std::string text;
   for (const PlanAnswer& one : answers) {
     if (!text.empty()) text += '\n';
-    text += plan_text(one, view);
+    const bool is_peers = view.engine != "emblema";
+    text += is_peers ? peer_text(*one.peers.front().plan, one) : plan_text(one, view);
+    if (one.peers.size() > (is_peers ? 1u : 0u)) text += "\n" + comparison_text(one.peers, one);
   }
   return text + crossovers_text(crossovers);
 }
@@ -139,7 +161,7 @@ Result<Outcome> plan(const PlanArguments& arguments) {
     if (!one) return propagate(one);
     answers.push_back(std::move(*one));
   }
-  const PlanView view{arguments.per_layer, arguments.explain};
+  const PlanView view{arguments.per_layer, arguments.explain, arguments.engine};
   const auto crossovers = crossovers_of(answers);
   if (!crossovers) return propagate(crossovers);
   if (arguments.json) return Outcome{in_json(answers, *crossovers, view), {}};
@@ -160,6 +182,7 @@ Command plan_command() {
               "  emblema plan deepseek-v3 --tp 8 --dcp 8 --pool 40GiB --explain\n"
               "  emblema plan gpt-oss-120b --pool 40GiB --sweep context=8k..128k\n"
               "  emblema plan llama-3-70b deepseek-v3 --gpu h100 --pool 40GiB --sweep tp=1..16\n"
+              "  emblema plan deepseek-v3.2 --gpu h200 --gpus 8 --compare vllm,sglang\n"
               "  emblema plan --reproduce\n",
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<PlanArguments>();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "apps/cli/plan_output.h"
+#include "apps/cli/plan_peers.h"
 #include "emblema/plan/explain.h"
 
 namespace emblema {
@@ -249,6 +250,7 @@ void write_plan(const PlanAnswer& answer, const PlanView& view,
   if (deployment.hardware) write_hardware(*deployment.hardware, json);
   write_crossovers(plan, crossovers, json);
   write_sweep(answer, json);
+  write_peers(answer.peers, json);
   if (view.explain) write_explanations(answer, json);
   json->key("layers").begin_array();
   for (const LayerCapacity& layer : plan.layers) write_layer(layer, json);

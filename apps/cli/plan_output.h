@@ -9,6 +9,7 @@
 
 #include "apps/cli/json_output.h"
 #include "apps/cli/plan_arguments.h"
+#include "emblema/peers/peer.h"
 #include "emblema/plan/capacity_plan.h"
 
 namespace emblema {
@@ -19,6 +20,13 @@ struct SweepRow {
   std::string refusal;               // why there is none: ranks that do not divide the heads
 };
 
+// Another engine's answer.
+struct PeerAnswer {
+  PeerEngine engine = PeerEngine::kVllm;
+  std::optional<PeerPlan> plan;
+  std::string refusal;  // why there is none, in the engine's words
+};
+
 // One model's part of the answer.
 struct PlanAnswer {
   ModelConfig model;
@@ -26,11 +34,13 @@ struct PlanAnswer {
   CapacityPlan plan;
   SweepAxis axis = SweepAxis::kNone;
   std::vector<SweepRow> sweep;
+  std::vector<PeerAnswer> peers;  // with --engine its one first, then those of --compare
 };
 
 struct PlanView {
   bool per_layer = false;  // people only: JSON always lists the layers
   bool explain = false;
+  std::string engine = "emblema";  // whose plan people read first
 };
 
 // "61 x MLA: 611,136 tokens per rank; 4 requests of 128k at once, bound by ..."

@@ -199,12 +199,19 @@ TEST(Plan, SeveralModelsAreAnArrayAndOneIsNot) {
 
 TEST(Plan, FirstLineAnswersAndTablesFollow) {
   const auto ran = run_command({"plan", "deepseek-v3", "--pool", "40GiB", "--context", "128k"});
-  EXPECT_TRUE(ran.out.starts_with("61 x MLA: 70,272 bytes per token; 128k tokens take 8.578 GiB\n"))
+  EXPECT_TRUE(
+      ran.out.starts_with("61 x MLA: 611,136 tokens; 4 requests of 128k tokens at once, "
+                          "bound by blocks of group growing\n"))
       << ran.out;
-  EXPECT_THAT(ran.out, AllOf(HasSubstr("9,210,691,584"), HasSubstr("61 x 73,728"),
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("\n70,272 bytes per token; 128k tokens take 8.578 GiB\n"),
+                             HasSubstr("9,210,691,584"), HasSubstr("61 x 73,728"),
                              HasSubstr("611,136 tokens; 4 sequences of 128k tokens"),
                              HasSubstr("sequence_tokens 131072")));
   EXPECT_EQ(ran.out.find('\x1b'), std::string::npos);
+  const auto bytes = run_command({"plan", "deepseek-v3"});
+  EXPECT_TRUE(
+      bytes.out.starts_with("61 x MLA: 70,272 bytes per token; 128k tokens take 8.578 GiB\n"))
+      << bytes.out;
   const auto layers = run_command({"plan", "gpt-oss-20b", "--per-layer"});
   EXPECT_THAT(layers.out, AllOf(HasSubstr("windows up to 3.000 MiB"), HasSubstr("kv 2,048")));
 }

@@ -1,0 +1,32 @@
+// `emblema plan --engine` and `--compare`: the same question under another engine's rules.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/cli/plan_output.h"
+#include "emblema/peers/peer.h"
+
+namespace emblema {
+
+// What the options ask for: of --engine first, then of --compare. Invalid: another name.
+struct PeersAsked {
+  std::optional<PeerEngine> engine;  // none: Emblema's own plan
+  std::vector<PeerEngine> compare;
+};
+Result<PeersAsked> peers_asked(std::string_view engine, std::string_view compare);
+
+// The plan's deployment as the engine would be started with it, in the same memory per GPU.
+PeerAnswer ask_peer(PeerEngine engine, const PlanAnswer& answer);
+
+// One engine's plan, its log lines and ours beside it. REQUIRES: a plan, not a refusal.
+std::string peer_text(const PeerPlan& peer, const PlanAnswer& answer);
+
+// A row for each engine, Emblema's first, then how they differ.
+std::string comparison_text(const std::vector<PeerAnswer>& peers, const PlanAnswer& answer);
+
+void write_peers(const std::vector<PeerAnswer>& peers, JsonOutput* json);
+
+}  // namespace emblema

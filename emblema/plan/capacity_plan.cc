@@ -191,12 +191,25 @@ std::uint64_t step_context(const CapacityPlan& plan, const Deployment& deploymen
   return max_positions > 0 ? max_positions : 8192;
 }
 
+// Where tokens are dealt out, a rank attends for the query heads of all dcp ranks: to its own rows.
+Result<AttentionStep> dealt_step(AttentionStep step, std::uint32_t dcp_ranks) {
+  const std::uint64_t heads_flop = step.flop - step.indexer_flop;
+  const auto all_heads = mul_bytes(heads_flop, dcp_ranks, "FLOP of a decode step");
+  if (!all_heads) return propagate(all_heads);
+  const auto flop = add_bytes(*all_heads, step.indexer_flop, "FLOP of a decode step");
+  if (!flop) return propagate(flop);
+  step.flop = *flop;
+  return step;
+}
+
 // One decode step of attention, on each rank.
 Status place_steps(const Deployment& deployment, std::uint64_t context, PlannedRank* rank) {
   const std::uint64_t rows = std::max<std::uint64_t>(
       1,
       local_tokens(context, 0, deployment.parallel.decode_context, deployment.parallel.interleave));
-  const auto step = attention_step(rank->geometry, rows);
+  const auto own_heads = attention_step(rank->geometry, rows);
+  if (!own_heads) return propagate(own_heads);
+  const auto step = dealt_step(*own_heads, deployment.parallel.decode_context);
   if (!step) return propagate(step);
   const auto intensity = intensity_of(*step);
   if (!intensity) return propagate(intensity);

@@ -73,7 +73,8 @@ TEST(Crossover, DegreesThatDivideNoHeadsAreRefusedByName) {
   EXPECT_THAT(rank_bytes_per_token(llama, 0).error().message, HasSubstr("tensor_parallel is 0"));
   EXPECT_FALSE(rank_bytes_per_token(llama, 1025));
   const ModelGeometry odd = geometry_of(samples::grouped("odd", 1, 12, 6, 64));
-  EXPECT_THAT(rank_bytes_per_token(odd, 4).error().message, HasSubstr("a multiple of 6, the KV heads"));
+  EXPECT_THAT(rank_bytes_per_token(odd, 4).error().message,
+              HasSubstr("a multiple of 6, the KV heads"));
   EXPECT_EQ(*rank_bytes_per_token(odd, 12), Rational(256));
 }
 

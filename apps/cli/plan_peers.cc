@@ -167,14 +167,15 @@ Result<PeersAsked> peers_asked(std::string_view engine, std::string_view compare
   const auto one = parse_engine("--engine", engine);
   if (!one) return propagate(one);
   asked.engine = *one;
-  while (!compare.empty()) {
-    const std::size_t comma = std::min(compare.find(','), compare.size());
+  for (bool more = !compare.empty(); more;) {
+    const std::size_t comma = compare.find(',');
+    more = comma != std::string_view::npos;
     const auto other = parse_engine("--compare", compare.substr(0, comma));
     if (!other) return propagate(other);
     const bool is_new = *other && std::find(asked.compare.begin(), asked.compare.end(), **other) ==
                                       asked.compare.end();
     if (is_new) asked.compare.push_back(**other);
-    compare.remove_prefix(std::min(comma + 1, compare.size()));
+    if (more) compare.remove_prefix(comma + 1);
   }
   return asked;
 }

@@ -198,7 +198,7 @@ TEST(PlanDeployment, ARefusalOfAnotherEngineIsItsOwn) {
   const auto ran = run_command(
       {"plan", "gemma-3-27b", "--compare", "vllm,sglang", "--pool", "8GiB", "--context", "64k"});
   EXPECT_EQ(ran.exit_code, 0);
-  EXPECT_THAT(ran.out, AllOf(HasSubstr("\nEmblema "), HasSubstr("refuses")));
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("\nemblema "), HasSubstr("refuses")));
 }
 
 TEST(PlanDeployment, ThreeArticlesAreRecomputed) {

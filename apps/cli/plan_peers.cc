@@ -105,7 +105,7 @@ std::string peer_groups(const PeerPlan& peer) {
 
 std::vector<Cell> own_row(const PlanAnswer& answer) {
   const RankCapacity& rank = answer.plan.ranks.front();
-  return {"Emblema",
+  return {"emblema",
           std::string(to_string(answer.plan.kv_dtype)),
           "-",
           format_count(answer.plan.block_tokens),
@@ -116,7 +116,7 @@ std::vector<Cell> own_row(const PlanAnswer& answer) {
 }
 
 std::vector<Cell> peer_row(const PeerPlan& peer) {
-  return {peer.as_of,
+  return {std::string(to_string(peer.engine)),
           peer.kv_cache_dtype,
           peer.backend.empty() ? "-" : peer.backend,
           format_count(peer.page_tokens),
@@ -219,7 +219,7 @@ std::string comparison_text(const std::vector<PeerAnswer>& peers, const PlanAnsw
                {"bytes per token", Align::kRight},
                {"blocks", Align::kRight},
                {"tokens", Align::kRight},
-               {"requests at once", Align::kRight}});
+               {"at once", Align::kRight}});
   table.add_row(own_row(answer));
   std::string below;
   for (const PeerAnswer& peer : peers) {
@@ -228,6 +228,7 @@ std::string comparison_text(const std::vector<PeerAnswer>& peers, const PlanAnsw
       continue;
     }
     table.add_row(peer_row(*peer.plan));
+    below += fmt::format("{}: as of {}\n", to_string(peer.engine), peer.plan->as_of);
     for (const std::string& note : peer.plan->notes) {
       below += fmt::format("{}: {}\n", to_string(peer.engine), clean_text(note));
     }

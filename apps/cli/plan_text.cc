@@ -197,8 +197,8 @@ std::string roofline_line(const PlanAnswer& answer) {
   const RankCapacity& rank = answer.plan.ranks.front();
   if (rank.step.bytes == 0) return {};
   std::string line = fmt::format(
-      "attention of one decode step over {} rows: {} FLOP, {} read, {:.1f} FLOP per byte",
-      tokens_in_words(rank.step.context_tokens), format_count(rank.step.flop),
+      "attention of a decode step over {} rows: {:.4g} GFLOP, {} read, {:.1f} FLOP per byte",
+      tokens_in_words(rank.step.context_tokens), static_cast<double>(rank.step.flop) / 1e9,
       format_bytes(rank.step.bytes), rank.flop_per_byte.approximate());
   if (!rank.roofline) return line + "\n";
   return line + fmt::format(

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "apps/cli/json_output.h"
-#include "emblema/plan/reproduce.h"
+#include "emblema/published/reproduce.h"
 
 namespace emblema {
 

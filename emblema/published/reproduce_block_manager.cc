@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 
-#include "emblema/plan/reproduce_list.h"
-#include "emblema/plan/reproduce_models.h"
+#include "emblema/published/reproduce_list.h"
+#include "emblema/published/reproduce_models.h"
 
 namespace emblema {
 namespace {

@@ -9,7 +9,7 @@
 #include "emblema/contract/rational.h"
 #include "emblema/contract/result.h"
 #include "emblema/plan/printed_number.h"
-#include "emblema/plan/reproduce.h"
+#include "emblema/published/reproduce.h"
 
 namespace emblema {
 

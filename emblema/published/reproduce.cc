@@ -1,10 +1,10 @@
-#include "emblema/plan/reproduce.h"
+#include "emblema/published/reproduce.h"
 
 #include <array>
 #include <iterator>
 #include <utility>
 
-#include "emblema/plan/reproduce_list.h"
+#include "emblema/published/reproduce_list.h"
 
 namespace emblema {
 namespace {

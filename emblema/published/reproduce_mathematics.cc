@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "emblema/plan/hardware.h"
-#include "emblema/plan/reproduce_list.h"
-#include "emblema/plan/reproduce_models.h"
+#include "emblema/published/reproduce_list.h"
+#include "emblema/published/reproduce_models.h"
 #include "emblema/plan/roofline.h"
 
 namespace emblema {

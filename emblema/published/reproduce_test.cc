@@ -1,4 +1,4 @@
-#include "emblema/plan/reproduce.h"
+#include "emblema/published/reproduce.h"
 
 #include <array>
 #include <chrono>
@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "emblema/plan/reproduce_list.h"
+#include "emblema/published/reproduce_list.h"
 
 namespace emblema {
 namespace {

@@ -1,4 +1,4 @@
-#include "emblema/plan/reproduce_models.h"
+#include "emblema/published/reproduce_models.h"
 
 #include <algorithm>
 #include <utility>

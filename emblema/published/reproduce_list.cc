@@ -1,4 +1,4 @@
-#include "emblema/plan/reproduce_list.h"
+#include "emblema/published/reproduce_list.h"
 
 #include <algorithm>
 #include <array>

@@ -132,7 +132,6 @@ Result<PoolPlan> most_sequences(const ModelLayout& layout, std::uint64_t pool_by
 
 // What the next sequence would lack.
 std::string bound_of(const ModelLayout& layout, const PoolPlan& pool) {
-  if (pool.arena_slots > 0 && pool.sequences == pool.arena_slots) return "arena slots";
   for (std::size_t i = 0; i < layout.groups.size(); ++i) {
     const BlockLayout& group = layout.groups[i];
     if (group.retention != Retention::kGrowing) continue;
@@ -141,6 +140,7 @@ std::string bound_of(const ModelLayout& layout, const PoolPlan& pool) {
       return fmt::format("blocks of group {}", group.group_name);
     }
   }
+  if (pool.arena_slots > 0 && pool.sequences == pool.arena_slots) return "arena slots";
   for (const BlockLayout& group : layout.groups) {
     if (group.retention != Retention::kGrowing) {
       return fmt::format("blocks of group {}", group.group_name);

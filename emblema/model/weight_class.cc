@@ -16,6 +16,7 @@ constexpr auto kClasses = std::to_array<WeightClass>({
     {.model_type = "deepseek_v2"},
     {.model_type = "deepseek_v3", .correction_bias = true, .drafts = kDeepSeek},
     {.model_type = "deepseek_v32", .correction_bias = true, .drafts = kDeepSeek},
+    {.model_type = "deepseek_v4", .correction_bias = true, .drafts = DraftRule::kDeepSeekV4},
     {.model_type = "falcon_h1"},
     {.model_type = "gemma", .tied = true},
     {.model_type = "gemma2", .norms = 4, .tied = true},

@@ -22,9 +22,10 @@ enum class QkNorm {
 
 // What stands around the layers of a draft (MTP) module.
 enum class DraftRule {
-  kUnknown,   // drafts are not counted
-  kDeepSeek,  // a copy of the last layer, a projection of 2 x hidden to hidden, three norms
-  kLongCat,   // the same, and an embedding of its own
+  kUnknown,     // drafts are not counted
+  kDeepSeek,    // a copy of the last layer, a projection of 2 x hidden to hidden, three norms
+  kLongCat,     // the same, and an embedding of its own
+  kDeepSeekV4,  // a layer with a window alone, two projections, three norms, mixed streams
 };
 
 struct WeightClass {

@@ -40,6 +40,7 @@ class WeightReader {
     read_flags();
     read_dtype();
     read_mixer();
+    read_compressed();
     read_experts();
     read_layers();
     facts_.quantization = read_quantization(text_);
@@ -94,6 +95,23 @@ class WeightReader {
       return;
     }
     facts_.time_step_rank = narrow(text_.count({"mamba_dt_rank"}, kWidthRange).value_or(0));
+  }
+
+  std::uint32_t need(std::string_view field, CountRange range) {
+    const auto value = text_.count({field}, range);
+    if (!value) lacks(field);
+    return narrow(value.value_or(1));
+  }
+
+  void read_compressed() {
+    if (config_.family != AttentionFamily::kCompressed) return;
+    CompressedWeightFacts facts;
+    if (!config_.q_lora_rank) lacks("q_lora_rank");
+    facts.o_groups = need("o_groups", {1, ConfigLimits::kHeadsMax});
+    facts.o_lora_rank = need("o_lora_rank", kWidthRange);
+    facts.streams = need("hc_mult", {1, 1024});
+    facts.hash_layers = need("num_hash_layers", kLayersRange);
+    facts_.compressed = facts;
   }
 
   std::uint64_t expert_width() const {

@@ -68,7 +68,7 @@ class Counter {
   }
 
   void add_head() {
-    add({"head", "norm", 1, 1, model_.hidden_size, false, 0}, std::nullopt);
+    for (const WeightTensor& tensor : final_tensors(model_)) add(tensor, std::nullopt);
     // A tied head is the embedding, which is there already unless it is on another stage.
     if (facts_.tie_word_embeddings && split_.has_embedding) return;
     add(vocabulary("head", 0), std::nullopt);
@@ -77,17 +77,10 @@ class Counter {
   // Drafts use the model's head, and its embedding, of which this stage then needs a copy.
   Status add_drafts() {
     if (model_.num_nextn_predict_layers == 0) return {};
-    const auto around = draft_tensors(model_);
-    if (!around) return propagate(around);
-    const std::uint32_t last = model_.num_hidden_layers - 1;
-    const auto copied = layer_tensors(model_, last, division_);
-    if (!copied) return propagate(copied);
+    const auto tensors = draft_tensors(model_, division_);
+    if (!tensors) return propagate(tensors);
     for (std::uint32_t draft = 0; draft < model_.num_nextn_predict_layers; ++draft) {
-      for (const WeightTensor& tensor : *around) add(tensor, std::nullopt);
-      for (WeightTensor tensor : *copied) {
-        tensor.part = "drafts";
-        add(tensor, last);
-      }
+      for (const WeightTensor& tensor : *tensors) add(tensor, model_.num_hidden_layers + draft);
     }
     const bool own = facts_.block.drafts == DraftRule::kLongCat;
     if (own || !split_.has_embedding) add(vocabulary("drafts", 0), std::nullopt);

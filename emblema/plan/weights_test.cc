@@ -93,9 +93,16 @@ TEST(Weights, DraftLayersComplete) {
   WeightSplit with_drafts;
   with_drafts.has_drafts = true;
   // The Hub's totals of whole checkpoints.
+  EXPECT_EQ(estimate(preset("deepseek-v4-flash"), with_drafts).parameters, 290'944'616'402u);
+  EXPECT_EQ(estimate(preset("deepseek-v4-pro"), with_drafts).parameters, 1'598'839'674'782u);
   EXPECT_EQ(estimate(preset("glm-5"), with_drafts).parameters, 753'864'139'008u);
   EXPECT_EQ(estimate(preset("longcat-flash"), with_drafts).parameters, 561'862'880'256u);
   EXPECT_EQ(estimate(preset("glm-4.5"), with_drafts).parameters, 356'785'898'816u) << "GLM-4.6";
+  EXPECT_EQ(estimate(preset("deepseek-v3.2"), with_drafts).parameters + 2 * 129'280ull * 7'168,
+            685'355'329'792u)
+      << "with copies of embedding and head beside its MTP layer";
+  EXPECT_EQ(estimate(preset("deepseek-r1"), with_drafts).parameters + 2 * 129'280ull * 7'168,
+            684'489'845'504u);
   const std::uint64_t embedding_and_head = 2 * 151'552ull * 5'120;
   EXPECT_EQ(estimate(preset("glm-4.5"), with_drafts).parameters + embedding_and_head,
             358'337'791'296u)

@@ -42,8 +42,11 @@ struct WeightClass {
   bool correction_bias = false;  // a number for each routed expert corrects the router's choice
   bool expert_bias = false;      // experts and router have biases
   bool mixer_norm = false;       // Mamba-2: a norm before the output projection
-  // LongCat: every sublayer has a dense MLP; every second one a mixture beside it.
-  bool dense_beside_experts = false;
+  bool dense_beside_experts = false;   // a layer with a mixture has a dense MLP, too
+  std::uint32_t experts_every = 1;     // a mixture in layers 0, N, 2N ...
+  bool scaled_router = false;          // Gemma-4: scales of its input and of each expert
+  std::uint32_t expert_norms = 0;      // more vectors of hidden width where there is a mixture
+  bool layer_scale = false;            // one number scales a layer's output
   std::uint32_t extra_embeddings = 0;  // rows of the embedding behind vocab_size
   DraftRule drafts = DraftRule::kUnknown;
 };

@@ -41,6 +41,7 @@ class WeightReader {
     read_dtype();
     read_mixer();
     read_compressed();
+    read_layer_embedding();
     read_experts();
     read_layers();
     facts_.quantization = read_quantization(text_);
@@ -70,6 +71,7 @@ class WeightReader {
     }
     facts_.output_bias =
         text_.flag("attention_out_bias").value_or(facts_.attention_bias && block.output_bias);
+    facts_.keys_are_values = text_.flag("attention_k_eq_v").value_or(false);
     facts_.mlp_bias = text_.flag("mlp_bias").value_or(false);
     facts_.qk_norm = block.qk_norm != QkNorm::kNone &&
                      text_.flag("use_qk_norm").value_or(!block.qk_norm_by_flag);
@@ -112,6 +114,15 @@ class WeightReader {
     facts.streams = need("hc_mult", {1, 1024});
     facts.hash_layers = need("num_hash_layers", kLayersRange);
     facts_.compressed = facts;
+  }
+
+  void read_layer_embedding() {
+    LayerEmbeddingFacts facts;
+    facts.width =
+        narrow(text_.count({"hidden_size_per_layer_input"}, kWidthOrNoneRange).value_or(0));
+    if (facts.width == 0) return;
+    facts.vocab_size = need("vocab_size_per_layer_input", kWidthRange);
+    facts_.layer_embedding = facts;
   }
 
   std::uint64_t expert_width() const {
@@ -197,6 +208,7 @@ class WeightReader {
   }
 
   void read_dense_widths() {
+    const bool double_wide = text_.flag("use_double_wide_mlp").value_or(false);  // Gemma-4
     const JsonValue* outer_width = text_.value().find("intermediate_size_mlp");  // Llama 4
     std::vector<std::uint64_t> widths =
         outer_width != nullptr
@@ -210,7 +222,9 @@ class WeightReader {
       return;
     }
     for (std::uint64_t layer = 0; layer < layers_; ++layer) {
-      if (has_dense(layer)) facts_.layers[layer].intermediate_size = narrow(widths[layer]);
+      if (!has_dense(layer)) continue;
+      const bool wide = double_wide && config_.layers[layer].cache == LayerCache::kShared;
+      facts_.layers[layer].intermediate_size = narrow(widths[layer] * (wide ? 2 : 1));
     }
   }
 
@@ -251,8 +265,7 @@ class WeightReader {
       if (period) here = here && layer % *period == offset;
       if (listed) here = here && marks[layer] > 0;
       if (!listed && !marks.empty() && marks[layer] > 0) here = here && layer % marks[layer] == 0;
-      // LongCat: a pair of sublayers shares one mixture.
-      if (facts_.block.dense_beside_experts) here = here && layer % 2 == 0;
+      here = here && layer % facts_.block.experts_every == 0;
       (*sparse)[layer] = here;
     }
   }

@@ -58,6 +58,12 @@ struct CompressedWeightFacts {
   std::uint32_t hash_layers = 0;  // the first ones, which choose experts by token id
 };
 
+// An embedding for each layer beside the model's (Gemma-4's small models).
+struct LayerEmbeddingFacts {
+  std::uint32_t width = 0;       // hidden_size_per_layer_input; 0: none
+  std::uint32_t vocab_size = 0;  // of these embeddings
+};
+
 // The feed-forward part of one layer: a dense MLP, a mixture, both, or neither.
 struct LayerWeightFacts {
   std::uint32_t intermediate_size = 0;  // 0: no dense MLP
@@ -71,10 +77,12 @@ struct WeightFacts {
   bool attention_bias = false;  // of queries, keys and values
   bool output_bias = false;     // of the attention's output
   bool mlp_bias = false;
-  bool qk_norm = false;              // block.qk_norm is there
-  bool conv_bias = true;             // of a recurrent mixer's convolution
-  bool mixer_bias = false;           // of its projections
-  bool mixer_norm = false;           // before its output projection (Mamba-2)
+  bool qk_norm = false;          // block.qk_norm is there
+  bool conv_bias = true;         // of a recurrent mixer's convolution
+  bool mixer_bias = false;       // of its projections
+  bool mixer_norm = false;       // before its output projection (Mamba-2)
+  bool keys_are_values = false;  // layers that see everything have no value projection
+  LayerEmbeddingFacts layer_embedding;
   std::uint32_t time_step_rank = 0;  // Mamba-1: rank of its time step; 0: not given
   std::uint32_t dtype_bytes = 2;     // of what is not quantised
   std::optional<ExpertFacts> experts;

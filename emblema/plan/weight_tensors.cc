@@ -51,7 +51,10 @@ class LayerCounter {
         hidden_(model.hidden_size) {}
 
   Result<std::vector<WeightTensor>> count() {
-    vectors("norms", "norms", facts_.block.norms, hidden_);
+    vectors("norms", "norms",
+            facts_.block.norms + (feed_.has_experts ? facts_.block.expert_norms : 0), hidden_);
+    if (facts_.block.layer_scale) vectors("norms", "layer_scalar", 1, 1);
+    if (facts_.layer_embedding.width > 0) add_layer_embedding();
     if (layer_.cache != LayerCache::kNone) {
       if (auto counted = add_attention(); !counted) return propagate(counted);
     }
@@ -123,7 +126,10 @@ class LayerCounter {
     const bool own_keys = layer_.cache != LayerCache::kShared;
     if (own_keys) {
       linear("attention", "self_attn.k_proj", keys * width, hidden_, bias);
-      linear("attention", "self_attn.v_proj", keys * layer_.v_head_dim, hidden_, bias);
+      const bool has_values = !facts_.keys_are_values || layer_.reach != LayerReach::kFull;
+      if (has_values) {
+        linear("attention", "self_attn.v_proj", keys * layer_.v_head_dim, hidden_, bias);
+      }
     }
     linear("attention", "self_attn.o_proj", hidden_, queries * layer_.v_head_dim,
            facts_.output_bias);
@@ -133,6 +139,14 @@ class LayerCounter {
     const bool whole = facts_.block.qk_norm == QkNorm::kWhole;
     vectors("attention", "self_attn.q_norm", 1, whole ? queries * width : width);
     if (own_keys) vectors("attention", "self_attn.k_norm", 1, whole ? keys * width : width);
+  }
+
+  // What a layer adds of its own embedding: a gate, a projection back, a norm.
+  void add_layer_embedding() {
+    const std::uint64_t width = facts_.layer_embedding.width;
+    linear("layer embedding", "per_layer_input_gate", width, hidden_);
+    linear("layer embedding", "per_layer_projection", hidden_, width);
+    vectors("layer embedding", "post_per_layer_input_norm", 1, hidden_);
   }
 
   void add_latent() {
@@ -242,6 +256,7 @@ class LayerCounter {
       vectors("router", "mlp.gate", 1, chosen, kFp32Bytes);
     }
     if (facts_.block.expert_bias) vectors("router", "mlp.gate", 1, chosen);
+    if (facts_.block.scaled_router) vectors("router", "mlp.gate", 1, hidden_ + chosen);
     add_mlp({"experts", "mlp.experts.0.up_proj", "mlp.experts.0.down_proj",
              experts.intermediate_size, division_.expert_tensor,
              ceil_div(experts.routed, division_.experts), facts_.block.expert_bias});
@@ -426,6 +441,24 @@ Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model,
   tensors->push_back({"drafts", "norms", 3, 1, hidden, false, 0});
   add_last_mixing(model, &*tensors);
   for (WeightTensor& tensor : *tensors) tensor.part = "drafts";
+  return tensors;
+}
+
+std::vector<WeightTensor> first_tensors(const ModelConfig& model, std::uint32_t ranks) {
+  const WeightFacts& facts = *model.weights;
+  const auto table = [&](std::string_view part, std::uint64_t rows, std::uint64_t columns) {
+    return WeightTensor{part, "embed_tokens", 1, ceil_div(rows, ranks), columns, false, 0};
+  };
+  std::vector<WeightTensor> tensors = {
+      table("embedding", std::uint64_t{facts.vocab_size} + facts.block.extra_embeddings,
+            model.hidden_size)};
+  const std::uint64_t width = facts.layer_embedding.width;
+  if (width == 0) return tensors;
+  const std::uint64_t all = width * model.num_hidden_layers;
+  tensors.push_back(table("layer embedding", facts.layer_embedding.vocab_size, all));
+  tensors.push_back(
+      {"layer embedding", "per_layer_model_projection", 1, all, model.hidden_size, false, 0});
+  tensors.push_back({"layer embedding", "per_layer_projection_norm", 1, 1, width, false, 0});
   return tensors;
 }
 

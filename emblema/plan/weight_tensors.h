@@ -43,6 +43,9 @@ Result<std::vector<WeightTensor>> layer_tensors(const ModelConfig& model, std::u
 Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model,
                                                 const TensorDivision& division);
 
+// The embedding, divided by rows among `ranks`, and Gemma-4's embeddings of each layer.
+std::vector<WeightTensor> first_tensors(const ModelConfig& model, std::uint32_t ranks);
+
 // What stands between the last layer and the head: the final norm, and DeepSeek-V4's last mixing.
 std::vector<WeightTensor> final_tensors(const ModelConfig& model);
 

@@ -65,6 +65,7 @@ constexpr auto kClasses = std::to_array<WeightClass>({
      .qk_norm = kWhole,
      .qk_norm_by_flag = true,
      .correction_bias = true},
+    {.model_type = "minimax_m3", .qk_norm = kPerHead, .correction_bias = true, .router_bytes = 4},
     {.model_type = "minimax_text_01"},
     {.model_type = "ministral"},
     {.model_type = "ministral3", .tied = true},

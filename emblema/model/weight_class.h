@@ -44,6 +44,7 @@ struct WeightClass {
   bool mixer_norm = false;       // Mamba-2: a norm before the output projection
   bool dense_beside_experts = false;   // a layer with a mixture has a dense MLP, too
   std::uint32_t experts_every = 1;     // a mixture in layers 0, N, 2N ...
+  std::uint32_t router_bytes = 0;      // of one of the router's numbers; 0: the model's data type
   bool scaled_router = false;          // Gemma-4: scales of its input and of each expert
   std::uint32_t expert_norms = 0;      // more vectors of hidden width where there is a mixture
   bool layer_scale = false;            // one number scales a layer's output

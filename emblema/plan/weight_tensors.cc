@@ -95,21 +95,16 @@ class LayerCounter {
     switch (model_.family) {
       case AttentionFamily::kGrouped:
         add_grouped();
+        if (layer_.has_indexer) add_block_indexer();
         break;
       case AttentionFamily::kLatent:
         add_latent();
+        if (layer_.has_indexer) add_indexer();
         break;
       case AttentionFamily::kCompressed:
         add_compressed();
         return {};
     }
-    if (layer_.has_indexer && model_.family == AttentionFamily::kGrouped) {
-      return fail(ErrorCode::Unsupported,
-                  fmt::format("weights of block-sparse index layers are not counted in {}; give "
-                              "--weights",
-                              model_.name));
-    }
-    if (layer_.has_indexer) add_indexer();
     if (layer_.has_sinks) vectors("attention", "self_attn.sinks", 1, share(heads()));
     return {};
   }
@@ -226,6 +221,14 @@ class LayerCounter {
     }
   }
 
+  // MiniMax-M3: index queries are divided as its KV heads are, its one index key is not.
+  void add_block_indexer() {
+    const std::uint64_t width = model_.index_head_dim;
+    linear("indexer", "self_attn.index_q_proj", share(model_.index_n_heads) * width, hidden_);
+    linear("indexer", "self_attn.index_k_proj", width, hidden_);
+    vectors("indexer", "self_attn.index_norms", 2, width);
+  }
+
   struct Mlp {
     std::string_view part;
     std::string_view up;  // gate and up, or up alone
@@ -249,7 +252,7 @@ class LayerCounter {
   void add_mixture() {
     const ExpertFacts& experts = *facts_.experts;
     const std::uint64_t chosen = std::uint64_t{experts.routed} + experts.identity;
-    matrix("router", "mlp.gate", chosen, hidden_);
+    matrix("router", "mlp.gate", chosen, hidden_, facts_.block.router_bytes);
     if (hashed_) {
       matrix("router", "mlp.tid2eid", facts_.vocab_size, experts.per_token, kInt32Bytes);
     } else if (facts_.block.correction_bias) {

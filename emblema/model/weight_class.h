@@ -3,8 +3,8 @@
 //
 // One row per model_type whose weights are counted; a type that model_family.h knows and that has
 // no row here is not counted at all, because a guess would be an undercount. Sources: the modelling
-// classes of transformers, and of the models' own repositories where transformers has none; each
-// row is held to a published total in plan/weights_test.cc, where there is one.
+// classes of transformers, and of the models' own repositories where transformers has none.
+// plan/weights_test.cc holds them to published totals.
 #pragma once
 
 #include <cstdint>

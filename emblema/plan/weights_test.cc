@@ -91,6 +91,43 @@ TEST(Weights, EveryPublishedTotalIsCountedExactly) {
   }
 }
 
+TEST(Weights, ClassesWithoutAPresetAreCountedExactlyToo) {
+  struct Case {
+    std::string_view json;
+    std::uint64_t total;  // the Hub's
+  };
+  const Case cases[] = {
+      // SmolLM3-3B
+      {R"({"model_type": "smollm3", "num_hidden_layers": 36, "hidden_size": 2048,
+           "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 11008,
+           "vocab_size": 128256})",
+       3'075'098'624},
+      // Seed-OSS-36B
+      {R"({"model_type": "seed_oss", "num_hidden_layers": 64, "hidden_size": 5120, "head_dim": 128,
+           "num_attention_heads": 80, "num_key_value_heads": 8, "intermediate_size": 27648,
+           "vocab_size": 155136, "attention_bias": true, "attention_out_bias": false,
+           "tie_word_embeddings": false})",
+       36'151'104'512},
+      // Qwen1.5-MoE-A2.7B
+      {R"({"model_type": "qwen2_moe", "num_hidden_layers": 24, "hidden_size": 2048,
+           "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 5632,
+           "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+           "num_experts": 60, "num_experts_per_tok": 4, "decoder_sparse_step": 1,
+           "vocab_size": 151936, "tie_word_embeddings": false})",
+       14'315'784'192},
+      // Phi-3-mini-4k
+      {R"({"model_type": "phi3", "num_hidden_layers": 32, "hidden_size": 3072,
+           "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 8192,
+           "sliding_window": 2047, "vocab_size": 32064, "tie_word_embeddings": false})",
+       3'821'079'552},
+  };
+  for (const Case& entry : cases) {
+    const auto model = parse_model_config(entry.json, "test");
+    ASSERT_TRUE(model) << model.error().describe();
+    EXPECT_EQ(estimate(*model).parameters, entry.total) << entry.json;
+  }
+}
+
 TEST(Weights, DraftLayersComplete) {
   WeightSplit with_drafts;
   with_drafts.has_drafts = true;

@@ -3,8 +3,8 @@
 //
 // One row per model_type whose weights are counted; a type that model_family.h knows and that has
 // no row here is not counted at all, because a guess would be an undercount. Sources: the modelling
-// classes of transformers, and of the models' own repositories where transformers has none; each
-// row is held to a published total in plan/weights_test.cc, where there is one.
+// classes of transformers, and of the models' own repositories where transformers has none.
+// plan/weights_test.cc holds them to published totals.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,10 @@ enum class QkNorm {
 
 // What stands around the layers of a draft (MTP) module.
 enum class DraftRule {
-  kUnknown,   // drafts are not counted
-  kDeepSeek,  // a copy of the last layer, a projection of 2 x hidden to hidden, three norms
-  kLongCat,   // the same, and an embedding of its own
+  kUnknown,     // drafts are not counted
+  kDeepSeek,    // a copy of the last layer, a projection of 2 x hidden to hidden, three norms
+  kLongCat,     // the same, and an embedding of its own
+  kDeepSeekV4,  // a layer with a window alone, two projections, three norms, mixed streams
 };
 
 struct WeightClass {
@@ -41,8 +42,12 @@ struct WeightClass {
   bool correction_bias = false;  // a number for each routed expert corrects the router's choice
   bool expert_bias = false;      // experts and router have biases
   bool mixer_norm = false;       // Mamba-2: a norm before the output projection
-  // LongCat: every sublayer has a dense MLP; every second one a mixture beside it.
-  bool dense_beside_experts = false;
+  bool dense_beside_experts = false;   // a layer with a mixture has a dense MLP, too
+  std::uint32_t experts_every = 1;     // a mixture in layers 0, N, 2N ...
+  std::uint32_t router_bytes = 0;      // of one of the router's numbers; 0: the model's data type
+  bool scaled_router = false;          // Gemma-4: scales of its input and of each expert
+  std::uint32_t expert_norms = 0;      // more vectors of hidden width where there is a mixture
+  bool layer_scale = false;            // one number scales a layer's output
   std::uint32_t extra_embeddings = 0;  // rows of the embedding behind vocab_size
   DraftRule drafts = DraftRule::kUnknown;
 };

@@ -40,6 +40,8 @@ class WeightReader {
     read_flags();
     read_dtype();
     read_mixer();
+    read_compressed();
+    read_layer_embedding();
     read_experts();
     read_layers();
     facts_.quantization = read_quantization(text_);
@@ -69,6 +71,7 @@ class WeightReader {
     }
     facts_.output_bias =
         text_.flag("attention_out_bias").value_or(facts_.attention_bias && block.output_bias);
+    facts_.keys_are_values = text_.flag("attention_k_eq_v").value_or(false);
     facts_.mlp_bias = text_.flag("mlp_bias").value_or(false);
     facts_.qk_norm = block.qk_norm != QkNorm::kNone &&
                      text_.flag("use_qk_norm").value_or(!block.qk_norm_by_flag);
@@ -94,6 +97,32 @@ class WeightReader {
       return;
     }
     facts_.time_step_rank = narrow(text_.count({"mamba_dt_rank"}, kWidthRange).value_or(0));
+  }
+
+  std::uint32_t need(std::string_view field, CountRange range) {
+    const auto value = text_.count({field}, range);
+    if (!value) lacks(field);
+    return narrow(value.value_or(1));
+  }
+
+  void read_compressed() {
+    if (config_.family != AttentionFamily::kCompressed) return;
+    CompressedWeightFacts facts;
+    if (!config_.q_lora_rank) lacks("q_lora_rank");
+    facts.o_groups = need("o_groups", {1, ConfigLimits::kHeadsMax});
+    facts.o_lora_rank = need("o_lora_rank", kWidthRange);
+    facts.streams = need("hc_mult", {1, 1024});
+    facts.hash_layers = need("num_hash_layers", kLayersRange);
+    facts_.compressed = facts;
+  }
+
+  void read_layer_embedding() {
+    LayerEmbeddingFacts facts;
+    facts.width =
+        narrow(text_.count({"hidden_size_per_layer_input"}, kWidthOrNoneRange).value_or(0));
+    if (facts.width == 0) return;
+    facts.vocab_size = need("vocab_size_per_layer_input", kWidthRange);
+    facts_.layer_embedding = facts;
   }
 
   std::uint64_t expert_width() const {
@@ -179,6 +208,7 @@ class WeightReader {
   }
 
   void read_dense_widths() {
+    const bool double_wide = text_.flag("use_double_wide_mlp").value_or(false);  // Gemma-4
     const JsonValue* outer_width = text_.value().find("intermediate_size_mlp");  // Llama 4
     std::vector<std::uint64_t> widths =
         outer_width != nullptr
@@ -192,7 +222,9 @@ class WeightReader {
       return;
     }
     for (std::uint64_t layer = 0; layer < layers_; ++layer) {
-      if (has_dense(layer)) facts_.layers[layer].intermediate_size = narrow(widths[layer]);
+      if (!has_dense(layer)) continue;
+      const bool wide = double_wide && config_.layers[layer].cache == LayerCache::kShared;
+      facts_.layers[layer].intermediate_size = narrow(widths[layer] * (wide ? 2 : 1));
     }
   }
 
@@ -233,8 +265,7 @@ class WeightReader {
       if (period) here = here && layer % *period == offset;
       if (listed) here = here && marks[layer] > 0;
       if (!listed && !marks.empty() && marks[layer] > 0) here = here && layer % marks[layer] == 0;
-      // LongCat: a pair of sublayers shares one mixture.
-      if (facts_.block.dense_beside_experts) here = here && layer % 2 == 0;
+      here = here && layer % facts_.block.experts_every == 0;
       (*sparse)[layer] = here;
     }
   }

@@ -50,6 +50,20 @@ struct ExpertFacts {
   std::uint32_t shared_intermediate_size = 0;  // of all shared experts together; 0: none
 };
 
+// What only DeepSeek-V4 has: AttentionFamily::kCompressed.
+struct CompressedWeightFacts {
+  std::uint32_t o_groups = 0;     // groups of heads that share a projection to o_lora_rank
+  std::uint32_t o_lora_rank = 0;  // of one group
+  std::uint32_t streams = 0;      // hc_mult: residual streams that are mixed before each sublayer
+  std::uint32_t hash_layers = 0;  // the first ones, which choose experts by token id
+};
+
+// An embedding for each layer beside the model's (Gemma-4's small models).
+struct LayerEmbeddingFacts {
+  std::uint32_t width = 0;       // hidden_size_per_layer_input; 0: none
+  std::uint32_t vocab_size = 0;  // of these embeddings
+};
+
 // The feed-forward part of one layer: a dense MLP, a mixture, both, or neither.
 struct LayerWeightFacts {
   std::uint32_t intermediate_size = 0;  // 0: no dense MLP
@@ -63,13 +77,16 @@ struct WeightFacts {
   bool attention_bias = false;  // of queries, keys and values
   bool output_bias = false;     // of the attention's output
   bool mlp_bias = false;
-  bool qk_norm = false;              // block.qk_norm is there
-  bool conv_bias = true;             // of a recurrent mixer's convolution
-  bool mixer_bias = false;           // of its projections
-  bool mixer_norm = false;           // before its output projection (Mamba-2)
+  bool qk_norm = false;          // block.qk_norm is there
+  bool conv_bias = true;         // of a recurrent mixer's convolution
+  bool mixer_bias = false;       // of its projections
+  bool mixer_norm = false;       // before its output projection (Mamba-2)
+  bool keys_are_values = false;  // layers that see everything have no value projection
+  LayerEmbeddingFacts layer_embedding;
   std::uint32_t time_step_rank = 0;  // Mamba-1: rank of its time step; 0: not given
   std::uint32_t dtype_bytes = 2;     // of what is not quantised
   std::optional<ExpertFacts> experts;
+  std::optional<CompressedWeightFacts> compressed;
   std::optional<QuantizationFacts> quantization;
   std::vector<LayerWeightFacts> layers;  // one for each of ModelConfig::layers
 };

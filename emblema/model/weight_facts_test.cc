@@ -165,6 +165,40 @@ TEST(WeightFacts, LayersOfOneThingAlone) {
   EXPECT_FALSE(facts.block.gated) << "squared ReLU: two matrices";
 }
 
+TEST(WeightFacts, DeepSeekV4sOwnFieldsAreNeeded) {
+  const auto v4 = [](const std::string& members) {
+    return parsed(R"({"model_type": "deepseek_v4", "num_hidden_layers": 3, "hidden_size": 64,
+        "num_attention_heads": 4, "head_dim": 16, "qk_rope_head_dim": 8, "sliding_window": 8,
+        "compress_ratios": [0, 4, 128],
+        "compress_rope_theta": 160000, "vocab_size": 1000, "q_lora_rank": 32,
+        "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96)" +
+                  members + "}");
+  };
+  EXPECT_EQ(v4("").weights_missing, "o_groups is not given");
+  const ModelConfig config = v4(R"(, "o_groups": 2, "o_lora_rank": 8, "hc_mult": 4,
+      "num_hash_layers": 1, "expert_dtype": "fp4", "quantization_config":
+      {"quant_method": "fp8", "weight_block_size": [128, 128]})");
+  ASSERT_TRUE(config.weights) << config.weights_missing;
+  ASSERT_TRUE(config.weights->compressed);
+  EXPECT_EQ(config.weights->compressed->o_groups, 2u);
+  EXPECT_EQ(config.weights->compressed->streams, 4u);
+  EXPECT_EQ(config.weights->quantization->linear->scale_bytes, 1u) << "scales are exponents";
+  EXPECT_EQ(config.weights->quantization->experts->bits, 4u);
+}
+
+TEST(WeightFacts, Gemma4sDenseMlpStandsBesideItsExperts) {
+  const auto mixture = load_model_config("gemma-4-26b-a4b");
+  ASSERT_TRUE(mixture && mixture->weights);
+  EXPECT_EQ(kinds_of(*mixture->weights), std::string(30, 'B'));
+  EXPECT_EQ(mixture->weights->experts->per_token, 8u);
+  EXPECT_TRUE(mixture->weights->keys_are_values);
+  const auto small = load_model_config("gemma-4-e2b");
+  ASSERT_TRUE(small && small->weights);
+  EXPECT_EQ(small->weights->layers[14].intermediate_size, 6144u);
+  EXPECT_EQ(small->weights->layers[15].intermediate_size, 12'288u) << "shares keys: twice as wide";
+  EXPECT_EQ(small->weights->layer_embedding.width, 256u);
+}
+
 TEST(WeightFacts, LongCatsPairsShareAMixture) {
   const auto longcat = load_model_config("longcat-flash");
   ASSERT_TRUE(longcat);

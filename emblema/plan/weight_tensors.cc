@@ -10,6 +10,7 @@ namespace emblema {
 namespace {
 
 constexpr std::uint32_t kFp32Bytes = 4;
+constexpr std::uint32_t kInt32Bytes = 4;
 
 // "Mamba-2" and its like, for a message.
 std::string_view name_of(RecurrentMixer mixer) {
@@ -38,16 +39,22 @@ std::string_view name_of(RecurrentMixer mixer) {
 
 class LayerCounter {
  public:
-  LayerCounter(const ModelConfig& model, std::uint32_t layer, const TensorDivision& division)
+  // `hashed`: experts are chosen by token id.
+  LayerCounter(const ModelConfig& model, const LayerFacts& layer, const LayerWeightFacts& feed,
+               bool hashed, const TensorDivision& division)
       : model_(model),
         facts_(*model.weights),
-        layer_(model.layers[layer]),
-        feed_(facts_.layers[layer]),
+        layer_(layer),
+        feed_(feed),
+        hashed_(hashed),
         division_(division),
         hidden_(model.hidden_size) {}
 
   Result<std::vector<WeightTensor>> count() {
-    vectors("norms", "norms", facts_.block.norms, hidden_);
+    vectors("norms", "norms",
+            facts_.block.norms + (feed_.has_experts ? facts_.block.expert_norms : 0), hidden_);
+    if (facts_.block.layer_scale) vectors("norms", "layer_scalar", 1, 1);
+    if (facts_.layer_embedding.width > 0) add_layer_embedding();
     if (layer_.cache != LayerCache::kNone) {
       if (auto counted = add_attention(); !counted) return propagate(counted);
     }
@@ -70,6 +77,12 @@ class LayerCounter {
     if (bias) vectors(part, module, 1, rows);
   }
 
+  // One that is never quantised.
+  void matrix(std::string_view part, std::string_view module, std::uint64_t rows,
+              std::uint64_t columns, std::uint32_t bytes = 0) {
+    tensors_.push_back({part, module, 1, rows, columns, false, bytes});
+  }
+
   void vectors(std::string_view part, std::string_view module, std::uint64_t copies,
                std::uint64_t width, std::uint32_t bytes = 0) {
     if (copies == 0 || width == 0) return;
@@ -82,23 +95,16 @@ class LayerCounter {
     switch (model_.family) {
       case AttentionFamily::kGrouped:
         add_grouped();
+        if (layer_.has_indexer) add_block_indexer();
         break;
       case AttentionFamily::kLatent:
         add_latent();
+        if (layer_.has_indexer) add_indexer();
         break;
       case AttentionFamily::kCompressed:
-        return fail(ErrorCode::Unsupported,
-                    fmt::format("weights of DeepSeek-V4 layers are not counted in {}; give "
-                                "--weights",
-                                model_.name));
+        add_compressed();
+        return {};
     }
-    if (layer_.has_indexer && model_.family == AttentionFamily::kGrouped) {
-      return fail(ErrorCode::Unsupported,
-                  fmt::format("weights of block-sparse index layers are not counted in {}; give "
-                              "--weights",
-                              model_.name));
-    }
-    if (layer_.has_indexer) add_indexer();
     if (layer_.has_sinks) vectors("attention", "self_attn.sinks", 1, share(heads()));
     return {};
   }
@@ -115,7 +121,10 @@ class LayerCounter {
     const bool own_keys = layer_.cache != LayerCache::kShared;
     if (own_keys) {
       linear("attention", "self_attn.k_proj", keys * width, hidden_, bias);
-      linear("attention", "self_attn.v_proj", keys * layer_.v_head_dim, hidden_, bias);
+      const bool has_values = !facts_.keys_are_values || layer_.reach != LayerReach::kFull;
+      if (has_values) {
+        linear("attention", "self_attn.v_proj", keys * layer_.v_head_dim, hidden_, bias);
+      }
     }
     linear("attention", "self_attn.o_proj", hidden_, queries * layer_.v_head_dim,
            facts_.output_bias);
@@ -125,6 +134,14 @@ class LayerCounter {
     const bool whole = facts_.block.qk_norm == QkNorm::kWhole;
     vectors("attention", "self_attn.q_norm", 1, whole ? queries * width : width);
     if (own_keys) vectors("attention", "self_attn.k_norm", 1, whole ? keys * width : width);
+  }
+
+  // What a layer adds of its own embedding: a gate, a projection back, a norm.
+  void add_layer_embedding() {
+    const std::uint64_t width = facts_.layer_embedding.width;
+    linear("layer embedding", "per_layer_input_gate", width, hidden_);
+    linear("layer embedding", "per_layer_projection", hidden_, width);
+    vectors("layer embedding", "post_per_layer_input_norm", 1, hidden_);
   }
 
   void add_latent() {
@@ -159,6 +176,59 @@ class LayerCounter {
         {"indexer", "self_attn.indexer.weights_proj", 1, model_.index_n_heads, hidden_, false, 0});
   }
 
+  // DeepSeek-V4: one vector is key and value; heads come back through groups.
+  void add_compressed() {
+    const CompressedWeightFacts& facts = *facts_.compressed;
+    const std::uint64_t width = layer_.head_dim;
+    const std::uint64_t rank = model_.q_lora_rank.value_or(0);
+    const std::uint64_t groups = share(facts.o_groups);
+    const std::uint64_t group_width = ceil_div(heads(), facts.o_groups) * width;
+    linear("attention", "attn.wq_a", rank, hidden_);
+    vectors("attention", "attn.q_norm", 1, rank);
+    linear("attention", "attn.wq_b", share(heads()) * width, rank);
+    linear("attention", "attn.wkv", width, hidden_);
+    vectors("attention", "attn.kv_norm", 1, width);
+    vectors("attention", "attn.attn_sink", 1, share(heads()), kFp32Bytes);
+    linear("attention", "attn.wo_a", groups * facts.o_lora_rank, group_width);
+    linear("attention", "attn.wo_b", hidden_, groups * facts.o_lora_rank);
+    if (layer_.compress_ratio > 0) add_compressor("attention", width);
+    if (layer_.has_indexer) {
+      linear("indexer", "attn.indexer.wq_b",
+             model_.index_n_heads * std::uint64_t{model_.index_head_dim}, rank);
+      matrix("indexer", "attn.indexer.weights_proj", model_.index_n_heads, hidden_);
+      add_compressor("indexer", model_.index_head_dim);
+    }
+    add_mixing(2);
+  }
+
+  // Values and gates for each token, a bias for each place in a group, a norm. Groups of ratio 4
+  // overlap: each token gives to two of them.
+  void add_compressor(std::string_view part, std::uint64_t width) {
+    const std::uint64_t wide = (layer_.compress_ratio == 4 ? 2 : 1) * width;
+    matrix(part, "attn.compressor.wkv", wide, hidden_);
+    matrix(part, "attn.compressor.wgate", wide, hidden_);
+    matrix(part, "attn.compressor.ape", layer_.compress_ratio, wide, kFp32Bytes);
+    vectors(part, "attn.compressor.norm", 1, width);
+  }
+
+  // Hyper-connections: how n streams are read, written and mixed, from all of them.
+  void add_mixing(std::uint64_t sublayers) {
+    const std::uint64_t streams = facts_.compressed->streams;
+    const std::uint64_t outputs = (2 + streams) * streams;
+    for (std::uint64_t i = 0; i < sublayers; ++i) {
+      matrix("norms", "hc_fn", outputs, streams * hidden_, kFp32Bytes);
+      vectors("norms", "hc_base", 1, outputs + 3, kFp32Bytes);  // and three scales
+    }
+  }
+
+  // MiniMax-M3: index queries are divided as its KV heads are, its one index key is not.
+  void add_block_indexer() {
+    const std::uint64_t width = model_.index_head_dim;
+    linear("indexer", "self_attn.index_q_proj", share(model_.index_n_heads) * width, hidden_);
+    linear("indexer", "self_attn.index_k_proj", width, hidden_);
+    vectors("indexer", "self_attn.index_norms", 2, width);
+  }
+
   struct Mlp {
     std::string_view part;
     std::string_view up;  // gate and up, or up alone
@@ -182,9 +252,14 @@ class LayerCounter {
   void add_mixture() {
     const ExpertFacts& experts = *facts_.experts;
     const std::uint64_t chosen = std::uint64_t{experts.routed} + experts.identity;
-    tensors_.push_back({"router", "mlp.gate", 1, chosen, hidden_, false, 0});
-    if (facts_.block.correction_bias) vectors("router", "mlp.gate", 1, chosen, kFp32Bytes);
+    matrix("router", "mlp.gate", chosen, hidden_, facts_.block.router_bytes);
+    if (hashed_) {
+      matrix("router", "mlp.tid2eid", facts_.vocab_size, experts.per_token, kInt32Bytes);
+    } else if (facts_.block.correction_bias) {
+      vectors("router", "mlp.gate", 1, chosen, kFp32Bytes);
+    }
     if (facts_.block.expert_bias) vectors("router", "mlp.gate", 1, chosen);
+    if (facts_.block.scaled_router) vectors("router", "mlp.gate", 1, hidden_ + chosen);
     add_mlp({"experts", "mlp.experts.0.up_proj", "mlp.experts.0.down_proj",
              experts.intermediate_size, division_.expert_tensor,
              ceil_div(experts.routed, division_.experts), facts_.block.expert_bias});
@@ -228,7 +303,7 @@ class LayerCounter {
   void add_convolution(const RecurrentFacts& state, std::uint64_t channels, bool bias) {
     if (state.conv_channels == 0) return;
     const std::uint64_t kernel = std::uint64_t{state.conv_columns} + 1;
-    tensors_.push_back({"mixer", "mixer.conv1d", 1, channels, kernel, false, 0});
+    matrix("mixer", "mixer.conv1d", channels, kernel);
     if (bias) vectors("mixer", "mixer.conv1d", 1, channels);
   }
 
@@ -317,29 +392,83 @@ class LayerCounter {
   const WeightFacts& facts_;
   const LayerFacts& layer_;
   const LayerWeightFacts& feed_;
+  bool hashed_;
   const TensorDivision& division_;
   std::uint64_t hidden_;
   std::vector<WeightTensor> tensors_;
 };
 
+// How the streams of DeepSeek-V4 become one before a head: a weight, a base and a scale.
+void add_last_mixing(const ModelConfig& model, std::vector<WeightTensor>* tensors) {
+  if (!model.weights->compressed) return;
+  const std::uint64_t streams = model.weights->compressed->streams;
+  tensors->push_back(
+      {"head", "hc_head_fn", 1, streams, streams * model.hidden_size, false, kFp32Bytes});
+  tensors->push_back({"head", "hc_head_base", 1, 1, streams + 1, false, kFp32Bytes});
+}
+
+// The last layer's: those of ratio 0 are DeepSeek-V4's drafts.
+LayerFacts draft_layer(const ModelConfig& model) {
+  LayerFacts layer = model.layers.back();
+  if (model.family == AttentionFamily::kCompressed) {
+    layer.compress_ratio = 0;
+    layer.has_indexer = false;
+  }
+  return layer;
+}
+
 }  // namespace
 
 Result<std::vector<WeightTensor>> layer_tensors(const ModelConfig& model, std::uint32_t layer,
                                                 const TensorDivision& division) {
-  return LayerCounter(model, layer, division).count();
+  const WeightFacts& facts = *model.weights;
+  const bool hashed = facts.compressed && layer < facts.compressed->hash_layers;
+  return LayerCounter(model, model.layers[layer], facts.layers[layer], hashed, division).count();
 }
 
-Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model) {
-  if (model.weights->block.drafts == DraftRule::kUnknown) {
+Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model,
+                                                const TensorDivision& division) {
+  const DraftRule rule = model.weights->block.drafts;
+  if (rule == DraftRule::kUnknown) {
     return fail(
         ErrorCode::Unsupported,
         fmt::format("weights of draft layers are not counted in {}; give --weights", model.name));
   }
+  const LayerFacts layer = draft_layer(model);
+  auto tensors = LayerCounter(model, layer, model.weights->layers.back(), false, division).count();
+  if (!tensors) return tensors;
   const std::uint64_t hidden = model.hidden_size;
-  return std::vector<WeightTensor>{
-      {"drafts", "eh_proj", 1, hidden, 2 * hidden, true, 0},
-      {"drafts", "norms", 3, 1, hidden, false, 0},
+  // DeepSeek-V3's projection of both inputs is not quantised, DeepSeek-V4's two are.
+  const bool linear = rule == DraftRule::kDeepSeekV4;
+  tensors->push_back({"drafts", "eh_proj", 2, hidden, hidden, linear, 0});
+  tensors->push_back({"drafts", "norms", 3, 1, hidden, false, 0});
+  add_last_mixing(model, &*tensors);
+  for (WeightTensor& tensor : *tensors) tensor.part = "drafts";
+  return tensors;
+}
+
+std::vector<WeightTensor> first_tensors(const ModelConfig& model, std::uint32_t ranks) {
+  const WeightFacts& facts = *model.weights;
+  const auto table = [&](std::string_view part, std::uint64_t rows, std::uint64_t columns) {
+    return WeightTensor{part, "embed_tokens", 1, ceil_div(rows, ranks), columns, false, 0};
   };
+  std::vector<WeightTensor> tensors = {
+      table("embedding", std::uint64_t{facts.vocab_size} + facts.block.extra_embeddings,
+            model.hidden_size)};
+  const std::uint64_t width = facts.layer_embedding.width;
+  if (width == 0) return tensors;
+  const std::uint64_t all = width * model.num_hidden_layers;
+  tensors.push_back(table("layer embedding", facts.layer_embedding.vocab_size, all));
+  tensors.push_back(
+      {"layer embedding", "per_layer_model_projection", 1, all, model.hidden_size, false, 0});
+  tensors.push_back({"layer embedding", "per_layer_projection_norm", 1, 1, width, false, 0});
+  return tensors;
+}
+
+std::vector<WeightTensor> final_tensors(const ModelConfig& model) {
+  std::vector<WeightTensor> tensors = {{"head", "norm", 1, 1, model.hidden_size, false, 0}};
+  add_last_mixing(model, &tensors);
+  return tensors;
 }
 
 }  // namespace emblema

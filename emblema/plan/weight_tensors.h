@@ -38,8 +38,15 @@ struct TensorDivision {
 Result<std::vector<WeightTensor>> layer_tensors(const ModelConfig& model, std::uint32_t layer,
                                                 const TensorDivision& division);
 
-// What a draft (MTP) layer has beside a copy of the model's last layer. Unsupported: a class whose
-// drafts are not counted.
-Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model);
+// One draft (MTP) layer with what stands around it; the embedding and head that it shares with the
+// model are not in it. Unsupported: a class whose drafts are not counted.
+Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model,
+                                                const TensorDivision& division);
+
+// The embedding, divided by rows among `ranks`, and Gemma-4's embeddings of each layer.
+std::vector<WeightTensor> first_tensors(const ModelConfig& model, std::uint32_t ranks);
+
+// What stands between the last layer and the head: the final norm, and DeepSeek-V4's last mixing.
+std::vector<WeightTensor> final_tensors(const ModelConfig& model);
 
 }  // namespace emblema

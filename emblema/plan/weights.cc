@@ -23,8 +23,8 @@ constexpr std::string_view kWhat = "the weights of this model";
 
 // In the order of the model.
 constexpr auto kParts = std::to_array<std::string_view>(
-    {"embedding", "norms", "attention", "indexer", "mixer", "dense MLP", "router", "experts",
-     "shared experts", "drafts", "head"});
+    {"embedding", "layer embedding", "norms", "attention", "indexer", "mixer", "dense MLP",
+     "router", "experts", "shared experts", "drafts", "head"});
 
 // Equal tensors of many layers are one term of a formula.
 struct Term {
@@ -45,7 +45,9 @@ class Counter {
 
   Result<WeightsEstimate> count() {
     if (split_.has_embedding) {
-      add(vocabulary("embedding", facts_.block.extra_embeddings), std::nullopt);
+      for (const WeightTensor& tensor : first_tensors(model_, split_.tensor)) {
+        add(tensor, std::nullopt);
+      }
     }
     const std::uint32_t last =
         split_.layers == 0 ? model_.num_hidden_layers : split_.first_layer + split_.layers;
@@ -62,35 +64,28 @@ class Counter {
   }
 
  private:
-  WeightTensor vocabulary(std::string_view part, std::uint64_t extra_rows) const {
-    const std::uint64_t rows = std::uint64_t{facts_.vocab_size} + extra_rows;
-    return {part, part, 1, ceil_div(rows, split_.tensor), model_.hidden_size, false, 0};
+  WeightTensor vocabulary(std::string_view part) const {
+    return {part,  part, 1, ceil_div(facts_.vocab_size, split_.tensor), model_.hidden_size,
+            false, 0};
   }
 
   void add_head() {
-    add({"head", "norm", 1, 1, model_.hidden_size, false, 0}, std::nullopt);
+    for (const WeightTensor& tensor : final_tensors(model_)) add(tensor, std::nullopt);
     // A tied head is the embedding, which is there already unless it is on another stage.
     if (facts_.tie_word_embeddings && split_.has_embedding) return;
-    add(vocabulary("head", 0), std::nullopt);
+    add(vocabulary("head"), std::nullopt);
   }
 
   // Drafts use the model's head, and its embedding, of which this stage then needs a copy.
   Status add_drafts() {
     if (model_.num_nextn_predict_layers == 0) return {};
-    const auto around = draft_tensors(model_);
-    if (!around) return propagate(around);
-    const std::uint32_t last = model_.num_hidden_layers - 1;
-    const auto copied = layer_tensors(model_, last, division_);
-    if (!copied) return propagate(copied);
+    const auto tensors = draft_tensors(model_, division_);
+    if (!tensors) return propagate(tensors);
     for (std::uint32_t draft = 0; draft < model_.num_nextn_predict_layers; ++draft) {
-      for (const WeightTensor& tensor : *around) add(tensor, std::nullopt);
-      for (WeightTensor tensor : *copied) {
-        tensor.part = "drafts";
-        add(tensor, last);
-      }
+      for (const WeightTensor& tensor : *tensors) add(tensor, model_.num_hidden_layers + draft);
     }
     const bool own = facts_.block.drafts == DraftRule::kLongCat;
-    if (own || !split_.has_embedding) add(vocabulary("drafts", 0), std::nullopt);
+    if (own || !split_.has_embedding) add(vocabulary("drafts"), std::nullopt);
     return {};
   }
 

@@ -3,8 +3,8 @@
 // An estimate, and said to be one: shapes come from the config and from what the model's class is
 // known to have (model/weight_class.h); a checkpoint's own index (model/weight_index.h) is exact
 // where there is one. What is not known is refused, never left out: weights that are missing here
-// would be memory that is promised twice. Vision and audio towers are not counted (a note says so
-// in the config's own notes); engines add workspaces and padding of their own.
+// would be memory that is promised twice. It is the language part alone: vision and audio towers
+// are not counted, nor what engines add, workspaces and padding.
 //
 // Exact integers throughout. Plain values; any thread may call.
 #pragma once

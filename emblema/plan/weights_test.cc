@@ -1,12 +1,13 @@
 // Weights counted from configs, against what the published checkpoints hold.
 #include "emblema/plan/weights.h"
 
+#include <algorithm>
 #include <map>
-#include <numeric>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 namespace emblema {
 namespace {
@@ -78,6 +79,7 @@ const std::map<std::string_view, std::uint64_t>& published() {
       {"qwen2.5-72b", 72'706'203'648},
       {"qwen3-235b-a22b", 235'093'634'560},
       {"qwen3-32b", 32'762'123'264},
+      {"qwen3.6-35b-a3b", 34'660'610'688},     // of Qwen-AgentWorld-35B-A3B, its text part alone
       {"qwen3-next-80b-a3b", 79'674'391'296},  // of Qwen3-Coder-Next, the same shapes without MTP
   };
   return totals;
@@ -89,13 +91,57 @@ TEST(Weights, EveryPublishedTotalIsCountedExactly) {
   }
 }
 
+TEST(Weights, ClassesWithoutAPresetAreCountedExactlyToo) {
+  struct Case {
+    std::string_view json;
+    std::uint64_t total;  // the Hub's
+  };
+  const Case cases[] = {
+      // SmolLM3-3B
+      {R"({"model_type": "smollm3", "num_hidden_layers": 36, "hidden_size": 2048,
+           "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 11008,
+           "vocab_size": 128256})",
+       3'075'098'624},
+      // Seed-OSS-36B
+      {R"({"model_type": "seed_oss", "num_hidden_layers": 64, "hidden_size": 5120, "head_dim": 128,
+           "num_attention_heads": 80, "num_key_value_heads": 8, "intermediate_size": 27648,
+           "vocab_size": 155136, "attention_bias": true, "attention_out_bias": false,
+           "tie_word_embeddings": false})",
+       36'151'104'512},
+      // Qwen1.5-MoE-A2.7B
+      {R"({"model_type": "qwen2_moe", "num_hidden_layers": 24, "hidden_size": 2048,
+           "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 5632,
+           "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632,
+           "num_experts": 60, "num_experts_per_tok": 4, "decoder_sparse_step": 1,
+           "vocab_size": 151936, "tie_word_embeddings": false})",
+       14'315'784'192},
+      // Phi-3-mini-4k
+      {R"({"model_type": "phi3", "num_hidden_layers": 32, "hidden_size": 3072,
+           "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 8192,
+           "sliding_window": 2047, "vocab_size": 32064, "tie_word_embeddings": false})",
+       3'821'079'552},
+  };
+  for (const Case& entry : cases) {
+    const auto model = parse_model_config(entry.json, "test");
+    ASSERT_TRUE(model) << model.error().describe();
+    EXPECT_EQ(estimate(*model).parameters, entry.total) << entry.json;
+  }
+}
+
 TEST(Weights, DraftLayersComplete) {
   WeightSplit with_drafts;
   with_drafts.has_drafts = true;
   // The Hub's totals of whole checkpoints.
+  EXPECT_EQ(estimate(preset("deepseek-v4-flash"), with_drafts).parameters, 290'944'616'402u);
+  EXPECT_EQ(estimate(preset("deepseek-v4-pro"), with_drafts).parameters, 1'598'839'674'782u);
   EXPECT_EQ(estimate(preset("glm-5"), with_drafts).parameters, 753'864'139'008u);
   EXPECT_EQ(estimate(preset("longcat-flash"), with_drafts).parameters, 561'862'880'256u);
   EXPECT_EQ(estimate(preset("glm-4.5"), with_drafts).parameters, 356'785'898'816u) << "GLM-4.6";
+  EXPECT_EQ(estimate(preset("deepseek-v3.2"), with_drafts).parameters + 2 * 129'280ull * 7'168,
+            685'355'329'792u)
+      << "with copies of embedding and head beside its MTP layer";
+  EXPECT_EQ(estimate(preset("deepseek-r1"), with_drafts).parameters + 2 * 129'280ull * 7'168,
+            684'489'845'504u);
   const std::uint64_t embedding_and_head = 2 * 151'552ull * 5'120;
   EXPECT_EQ(estimate(preset("glm-4.5"), with_drafts).parameters + embedding_and_head,
             358'337'791'296u)
@@ -108,8 +154,8 @@ TEST(Weights, DraftLayersComplete) {
 TEST(Weights, TextPartsStayBelowTheTotalsWithTheirTowers) {
   const std::map<std::string_view, std::uint64_t> whole = {
       // the Hub, with vision towers
-      {"gemma-3-27b", 27'432'406'640},
-      {"llama-4-scout", 108'641'793'536},
+      {"gemma-3-27b", 27'432'406'640},    {"gemma-4-26b-a4b", 25'805'933'872},
+      {"llama-4-scout", 108'641'793'536}, {"minimax-m3", 427'040'140'160},
       {"qwen3.5-27b", 27'781'427'952},
   };
   for (const auto& [name, total] : whole) {
@@ -119,12 +165,44 @@ TEST(Weights, TextPartsStayBelowTheTotalsWithTheirTowers) {
   }
 }
 
+// Gemma-4's card: 26B A4B has 25.2B parameters, 3.8B of them active; E2B 2.3B without the tables of
+// its layers' embeddings.
+TEST(Weights, Gemma4sLayersHaveMixturesOrEmbeddings) {
+  const auto mixture = estimate(preset("gemma-4-26b-a4b"));
+  EXPECT_EQ(mixture.parameters / 100'000'000, 252u);
+  EXPECT_EQ(mixture.active_parameters / 100'000'000, 38u);
+  const auto small = estimate(preset("gemma-4-e2b"));
+  const std::uint64_t tables = 262'144ull * 35 * 256;
+  EXPECT_EQ((small.parameters - tables + 50'000'000) / 100'000'000, 23u);
+  ASSERT_NE(part_of(small, "layer embedding"), nullptr);
+  EXPECT_GT(part_of(small, "layer embedding")->parameters, tables);
+}
+
 TEST(Weights, StoredBytesAreTheIndicesTotalSize) {
   // metadata.total_size of the published model.safetensors.index.json
   EXPECT_EQ(estimate(preset("gpt-oss-20b")).bytes, 13'761'264'768u);
   EXPECT_EQ(estimate(preset("gpt-oss-120b")).bytes, 65'248'815'744u);
   EXPECT_EQ(estimate(preset("qwen3-235b-a22b")).bytes, 470'187'269'120u);
   EXPECT_EQ(estimate(preset("llama-3-8b")).bytes, 16'060'522'496u);
+}
+
+// Sizes of all files of a repository, which hold headers, a tokenizer and texts beside the weights.
+TEST(Weights, StoredBytesAreJustBelowTheFilesOfARepository) {
+  WeightSplit whole;
+  whole.has_drafts = true;
+  const std::map<std::string_view, std::uint64_t> files = {
+      {"deepseek-v4-flash", 159'630'041'626},
+      {"deepseek-v4-pro", 864'739'856'856},
+  };
+  for (const auto& [name, bytes] : files) {
+    const std::uint64_t counted = estimate(preset(name), whole).bytes;
+    EXPECT_LT(counted, bytes) << name;
+    EXPECT_GT(counted, bytes - bytes / 1000) << name;
+  }
+  // DeepSeek-V3's 163 files; its MTP layer brings copies of embedding and head.
+  const std::uint64_t v3 = estimate(preset("deepseek-v3"), whole).bytes + 2 * 2 * 129'280ull * 7168;
+  EXPECT_LT(v3, 688'586'727'753u);
+  EXPECT_GT(v3, 688'586'727'753u - 20'000'000u);
 }
 
 TEST(Weights, Fp8BlocksHaveAScaleEach) {
@@ -313,6 +391,35 @@ TEST(Weights, ASplitThatIsNoneIsRefused) {
   EXPECT_THAT(message({.expert_parallel = 0}), HasSubstr("expert_parallel is 0"));
   EXPECT_THAT(message({.tensor = 8, .expert_parallel = 3}),
               HasSubstr("expert_parallel is 3; allowed: a divisor of tensor (8), or more"));
+}
+
+// Every field of a config in turn is what it should not be: a number, or one line that says why
+// not.
+TEST(Weights, AnyBrokenFieldIsANumberOrOneError) {
+  const auto values = nlohmann::json::parse(
+      R"([null, "x", -1, 0, 1, 1.5, 16777216, 18446744073709551615, [], {}, [0], true])");
+  for (const std::string_view name :
+       {"deepseek-v3.2", "deepseek-v4-flash", "gpt-oss-20b", "gemma-4-e2b", "llama-4-scout",
+        "longcat-flash", "nemotron-3-nano-30b-a3b", "qwen3-next-80b-a3b"}) {
+    const auto found = std::find_if(presets().begin(), presets().end(),
+                                    [&](const Preset& entry) { return entry.name == name; });
+    ASSERT_NE(found, presets().end()) << name;
+    const auto whole = nlohmann::json::parse(found->json);
+    for (const auto& field : whole.items()) {
+      for (const auto& value : values) {
+        nlohmann::json broken = whole;
+        broken[field.key()] = value;
+        const auto model = parse_model_config(broken.dump(), "broken");
+        if (!model) continue;
+        const auto weights = estimate_weights(*model, {.tensor = 8, .has_drafts = true});
+        if (weights) {
+          EXPECT_GT(weights->bytes, 0u) << name << " " << field.key() << " " << value;
+        } else {
+          EXPECT_EQ(weights.error().message.find('\n'), std::string::npos);
+        }
+      }
+    }
+  }
 }
 
 TEST(Weights, ASumPast64BitsIsAnError) {

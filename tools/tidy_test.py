@@ -179,6 +179,9 @@ class TidyTest(unittest.TestCase):
     def test_rows_of_tables_may_be_long_and_other_lines_of_documents_not(self):
         self.assertEqual(self.check({"docs/x.md": "# X\n\n| " + "a" * 200 + " |\n"}), [])
         self.expect({"docs/x.md": "# X\n\n" + "a " * 51 + "\n"}, "length", "102 columns", 3)
+        block = "\n" + "a " * 51 + "\n```\n"
+        self.expect({"docs/x.md": "# X\n\n```" + block}, "length", "102 columns", 4)
+        self.assertEqual(self.check({"docs/x.md": "# X\n\n```console" + block}), [])
 
     def test_long_files(self):
         self.assertEqual(self.check({"emblema/side/x.cc": "\n" * 500}), [])

@@ -200,7 +200,7 @@ TEST(Plan, SeveralModelsAreAnArrayAndOneIsNot) {
 TEST(Plan, FirstLineAnswersAndTablesFollow) {
   const auto ran = run_command({"plan", "deepseek-v3", "--pool", "40GiB", "--context", "128k"});
   EXPECT_TRUE(
-      ran.out.starts_with("61 x MLA: 611,136 tokens; 4 requests of 128k tokens at once, "
+      ran.out.starts_with("61 x MLA: 611,136 tokens; 4 requests of 128k at once, "
                           "bound by blocks of group growing\n"))
       << ran.out;
   EXPECT_THAT(ran.out, AllOf(HasSubstr("\n70,272 bytes per token; 128k tokens take 8.578 GiB\n"),

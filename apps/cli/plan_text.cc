@@ -53,8 +53,7 @@ std::string capacity_in_words(const CapacityPlan& plan, const Deployment& deploy
                                  one_gpu                                   ? ""
                                  : deployment.parallel.decode_context == 1 ? " per rank"
                                                                            : " over dcp ranks");
-  line += fmt::format("; {} of {} tokens at once",
-                      counted(*plan.concurrency_total, "request", "requests"),
+  line += fmt::format("; {} of {} at once", counted(*plan.concurrency_total, "request", "requests"),
                       tokens_in_words(plan.context_tokens));
   return line + fmt::format(", bound by {}", rank.capacity_bound_by);
 }
@@ -201,12 +200,11 @@ std::string roofline_line(const PlanAnswer& answer) {
       tokens_in_words(rank.step.context_tokens), static_cast<double>(rank.step.flop) / 1e9,
       format_bytes(rank.step.bytes), rank.flop_per_byte.approximate());
   if (!rank.roofline) return line + "\n";
-  return line + fmt::format(
-                    "\n{}: ridge {:.1f} FLOP per byte, so bound by {}; at least {:.1f} us "
-                    "a step and sequence\n",
-                    clean_text(answer.deployment.hardware->name),
-                    rank.roofline->ridge.approximate(), to_string(rank.roofline->bound),
-                    rank.roofline->least_seconds.approximate() * 1e6);
+  return line +
+         fmt::format("\n{}: ridge {:.1f} FLOP per byte, so bound by {}; at least {:.1f} us\n",
+                     clean_text(answer.deployment.hardware->name),
+                     rank.roofline->ridge.approximate(), to_string(rank.roofline->bound),
+                     rank.roofline->least_seconds.approximate() * 1e6);
 }
 
 std::string explanations(const PlanAnswer& answer) {

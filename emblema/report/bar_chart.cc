@@ -25,8 +25,8 @@ class BarDrawing {
         is_stacked_(data.arrangement == BarArrangement::kStacked) {}
 
   std::string draw() {
-    ChartHead head{data_.title, data_.note, LegendKey::kBar};
-    for (const BarSeries& series : data_.series) head.legend.push_back(series.name);
+    ChartHead head{data_.title, data_.note};
+    for (const BarSeries& series : data_.series) head.legend.push_back({series.name});
     if (data_.categories.empty() || data_.series.empty()) return draw_no_data(head, options_);
     top_px_ = draw_head(canvas_, head, options_);
     double bottom = 0;

@@ -36,10 +36,22 @@ std::string rate_in_words(const Rational& bytes) {
   return format_bytes(bytes.floor());
 }
 
-std::vector<KeyFigure> key_figures(const PlanPicture& picture) {
-  const CapacityPlan& plan = *picture.plan;
+// How many fit: the answer, where there is a pool.
+void add_capacity_figures(const CapacityPlan& plan, std::vector<KeyFigure>* figures) {
   const RankCapacity& rank = plan.ranks.front();
+  if (!rank.pool) return;
+  figures->push_back({format_count(rank.tokens), "tokens fit as one sequence",
+                      "pool of each GPU: " + size_in_words(*rank.pool_bytes)});
+  figures->push_back(
+      {format_count(plan.concurrency_total.value_or(rank.concurrency)),
+       fmt::format("sequences of {} tokens at once", tokens_in_words(plan.context_tokens)),
+       "bound by " + rank.capacity_bound_by});
+}
+
+std::vector<KeyFigure> key_figures(const PlanPicture& picture) {
+  const RankCapacity& rank = picture.plan->ranks.front();
   std::vector<KeyFigure> figures;
+  add_capacity_figures(*picture.plan, &figures);
   figures.push_back({rate_in_words(rank.growing_bytes_per_token),
                      "per token, " + gpus_in_words(picture.deployment),
                      exact_in_words(rank.growing_bytes_per_token) + " bytes"});
@@ -57,18 +69,12 @@ std::vector<KeyFigure> key_figures(const PlanPicture& picture) {
     figures.push_back({format_bytes(rank.state_bytes_per_sequence), "of a sequence's state",
                        exactly(rank.state_bytes_per_sequence) + ", whatever its length"});
   }
-  if (!rank.pool) return figures;
-  figures.push_back({format_count(rank.tokens), "tokens fit as one sequence",
-                     "pool of each GPU: " + size_in_words(*rank.pool_bytes)});
-  figures.push_back(
-      {format_count(plan.concurrency_total.value_or(rank.concurrency)),
-       fmt::format("sequences of {} tokens at once", tokens_in_words(plan.context_tokens)),
-       "bound by " + rank.capacity_bound_by});
   return figures;
 }
 
 std::string parallel_in_words(const Parallelism& parallel) {
-  std::string text = fmt::format("TP {}, PP {}", parallel.tensor, parallel.pipeline);
+  std::string text = fmt::format("TP {}", parallel.tensor);
+  if (parallel.pipeline > 1) text += fmt::format(", PP {}", parallel.pipeline);
   if (parallel.data_attention > 1) text += fmt::format(", DP {}", parallel.data_attention);
   if (parallel.decode_context > 1) text += fmt::format(", DCP {}", parallel.decode_context);
   if (parallel.prefill_context > 1) text += fmt::format(", PCP {}", parallel.prefill_context);
@@ -155,7 +161,7 @@ Table groups_table(const RankCapacity& rank) {
 Table tensor_table(const PlanCurves& curves) {
   const std::uint64_t context = curves.picture.plan->context_tokens;
   const bool has_pool = has_capacity({&curves, 1});
-  std::vector<Column> columns = {{"TP"}, {"bytes per token, each GPU", Align::kRight}};
+  std::vector<Column> columns = {{"TP"}, {"bytes per token", Align::kRight}};
   if (has_pool) {
     columns.push_back({"pool of each GPU", Align::kRight});
     columns.push_back({"tokens that fit", Align::kRight});
@@ -197,20 +203,21 @@ std::string attainable_in_words(const RooflinePicture& roof, double flop_per_byt
 }
 
 Table roofline_table(std::span<const PlanCurves> models) {
-  Table table({{"model"},
-               {""},
-               {"FLOP per byte", Align::kRight},
-               {"attainable", Align::kRight},
-               {"bound by"}});
+  std::vector<Column> columns = {
+      {""}, {"FLOP per byte", Align::kRight}, {"attainable", Align::kRight}, {"bound by"}};
+  const bool is_one = models.size() == 1;
+  if (!is_one) columns.insert(columns.begin(), {"model"});
+  Table table(std::move(columns));
   for (const PlanCurves& model : models) {
     if (!model.picture.roofline) continue;
     const RooflinePicture& roof = *model.picture.roofline;
     for (const RooflinePicture::Point& point : roof.points) {
       const bool is_low = point.flop_per_byte < roof.flop_per_second / roof.bytes_per_second;
-      table.add_row({model.picture.plan->model, point.label,
-                     format_value(point.flop_per_byte, Unit::kNumber),
-                     attainable_in_words(roof, point.flop_per_byte),
-                     is_low ? "memory bandwidth" : "compute"});
+      std::vector<Cell> row = {point.label, format_value(point.flop_per_byte, Unit::kNumber),
+                               attainable_in_words(roof, point.flop_per_byte),
+                               is_low ? "memory bandwidth" : "compute"};
+      if (!is_one) row.insert(row.begin(), model.picture.plan->model);
+      table.add_row(std::move(row));
     }
   }
   return table;
@@ -342,7 +349,7 @@ Result<HtmlReport> single_page(const PlanPage& page, const PlanCurves& curves) {
   if (const Status ok = add_model(page, curves, &html); !ok) return propagate(ok);
   html.add_section("Tensor parallelism");
   if (const Status ok = add_tensor_charts(alone, &html); !ok) return propagate(ok);
-  html.add_table(tensor_table(curves), "At each number of tensor ranks");
+  html.add_table(tensor_table(curves), "On each GPU, at each TP");
   add_refusals(curves, &html);
   if (const Status ok = add_roofline(alone, &html); !ok) return propagate(ok);
   add_layers(page, plan, &html);
@@ -370,7 +377,7 @@ Result<HtmlReport> comparison_page(const PlanPage& page, std::span<const PlanCur
     html.add_key_figures(key_figures(model.picture));
     html.add_facts(facts_of(model.picture));
     if (const Status ok = add_model(page, model, &html); !ok) return propagate(ok);
-    html.add_table(tensor_table(model), "At each number of tensor ranks");
+    html.add_table(tensor_table(model), "On each GPU, at each TP");
     add_refusals(model, &html);
     add_layers(page, *model.picture.plan, &html);
     add_notes(model, &html);

@@ -76,12 +76,14 @@ double LabelPlacer::cost_of(const PlotBox& box) const {
   return cost;
 }
 
-LabelPlacer::Place LabelPlacer::place(double x_px, double y_px, double width_px) {
+LabelPlacer::Place LabelPlacer::place(double x_px, double y_px, double width_px, LabelSide side) {
   Place best;
   double least = std::numeric_limits<double>::infinity();
   double order = 0;
   for (const Place& candidate : places_around(x_px, y_px)) {
-    const double cost = cost_of(box_of(candidate, width_px)) + order;
+    const Anchor wanted = side == LabelSide::kBehind ? Anchor::kStart : Anchor::kEnd;
+    const double elsewhere = candidate.anchor == wanted ? 0 : 15;
+    const double cost = cost_of(box_of(candidate, width_px)) + order + elsewhere;
     order += 1;
     if (cost >= least) continue;
     least = cost;

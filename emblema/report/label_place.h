@@ -4,6 +4,7 @@
 // Not synchronised.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "emblema/report/svg.h"
@@ -16,6 +17,9 @@ struct PlotBox {
   double right_px = 0;
   double bottom_px = 0;
 };
+
+// Where a label stands rather: right of its point, or left of it.
+enum class LabelSide : std::uint8_t { kBehind, kBefore };
 
 class LabelPlacer {
  public:
@@ -33,7 +37,7 @@ class LabelPlacer {
   };
 
   // The place of a label `width_px` wide for the point at (x, y); it is taken from now on.
-  Place place(double x_px, double y_px, double width_px);
+  Place place(double x_px, double y_px, double width_px, LabelSide side = LabelSide::kBehind);
 
  private:
   struct Segment {

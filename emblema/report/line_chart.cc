@@ -78,11 +78,24 @@ class LineDrawing {
       values = std::max(values, width_px(last, kValuePx));
     }
     left_px_ = edges_.left_px + ticks + 10;
-    right_px_ = edges_.right_px - values * 1.06 - 14;
+    right_px_ = edges_.right_px - values * kBoldWidth - 14;
     bottom_px_ = top_px_ + (options_.width_px >= 560 ? 300 : 220);
-    const auto ticks_max =
-        static_cast<std::size_t>(std::clamp((right_px_ - left_px_) / 60, 3.0, 9.0));
-    x_axis_ = axis_of(data_.x_scale, data_.x_unit, x_min.x, x_max.x, ticks_max);
+    for (std::size_t ticks_max = 9; ticks_max >= 3; --ticks_max) {
+      x_axis_ = axis_of(data_.x_scale, data_.x_unit, x_min.x, x_max.x, ticks_max);
+      if (ticks_fit()) break;
+    }
+    const double half = width_px(x_axis_.label(x_axis_.high()), kValuePx) / 2;
+    right_px_ = std::min(right_px_, edges_.right_px - half);
+  }
+
+  // Whether the labels of the x axis stay apart.
+  bool ticks_fit() const {
+    double widest = 0;
+    for (const double tick : x_axis_.ticks) {
+      widest = std::max(widest, width_px(x_axis_.label(tick), kValuePx));
+    }
+    const auto steps = static_cast<double>(x_axis_.ticks.size() - 1);
+    return (right_px_ - left_px_) / steps >= widest + 14;
   }
 
   double x_px(double x) const { return left_px_ + x_axis_.position(x) * (right_px_ - left_px_); }
@@ -172,17 +185,19 @@ class LineDrawing {
         placer_.keep_off(x_px(before.x), y_px(before.y), x, y);
       }
     }
-    for (const LineSeries& series : data_.series) {
-      for (const LinePoint& point : series.points) draw_label(point);
+    // Two series of points keep to different sides, where they can.
+    for (std::size_t i = 0; i < data_.series.size(); ++i) {
+      const LabelSide side = i % 2 == 0 ? LabelSide::kBefore : LabelSide::kBehind;
+      for (const LinePoint& point : data_.series[i].points) draw_label(point, side);
     }
   }
 
-  void draw_label(const LinePoint& point) {
+  void draw_label(const LinePoint& point, LabelSide side) {
     if (point.label.empty()) return;
     const std::string label =
         fit_text(clean_text(point.label), kValuePx, edges_.right_px - left_px_);
-    const double width = width_px(label, kValuePx) * 1.06;
-    const auto at = placer_.place(x_px(point.x), y_px(point.y), width);
+    const double width = width_px(label, kValuePx) * kBoldWidth;
+    const auto at = placer_.place(x_px(point.x), y_px(point.y), width, side);
     canvas_.text({.x_px = at.x_px,
                   .y_px = at.y_px,
                   .size_px = kValuePx,
@@ -210,7 +225,7 @@ class LineDrawing {
       const std::string value = format_value(last.y, data_.y_unit);
       canvas_.text({.x_px = x, .y_px = y, .size_px = kValuePx, .classes = "em-halo em-bold"},
                    value);
-      placer_.keep_clear({x, y - 11, x + width_px(value, kValuePx) * 1.06, y + 4});
+      placer_.keep_clear({x, y - 11, x + width_px(value, kValuePx) * kBoldWidth, y + 4});
     }
   }
 

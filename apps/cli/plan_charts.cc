@@ -133,12 +133,13 @@ LineSeries roof_line(const RooflinePicture& roof, std::span<const LineSeries> po
     }
   }
   const std::string slope = fmt::format("{:.4g} TB/s", roof.bytes_per_second / 1e12);
-  return {.name = roof.hardware.empty() ? "roof" : "roof of " + roof.hardware,
-          .points = {{low / 2, attainable(roof, low / 2), slope},
-                     {ridge, roof.flop_per_second},
-                     {high * 2, roof.flop_per_second,
-                      format_value(roof.flop_per_second, Unit::kFlopRate)}},
-          .style = LineStyle::kPlain};
+  const std::string owner = roof.hardware.empty() ? "" : " of " + roof.hardware;
+  return {
+      .name = fmt::format("roof{}: {}", owner, format_value(roof.flop_per_second, Unit::kFlopRate)),
+      .points = {{low / 2, attainable(roof, low / 2), slope},
+                 {ridge, roof.flop_per_second},
+                 {high * 2, roof.flop_per_second}},
+      .style = LineStyle::kPlain};
 }
 
 Status check_roof(const PlanPicture& picture, const RooflinePicture& first) {

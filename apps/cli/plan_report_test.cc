@@ -210,8 +210,9 @@ TEST(PlanRoofline, PointsThatCoincideAreOneWithAllTheirNames) {
   PlanPicture latents = planned.add("deepseek-v3", {});
   latents.roofline = roof({{"TP 1", 240}, {"TP 2", 120}, {"TP 4", 60}});
   const XmlElement svg = svg_of({{heads, latents}, false, ""}, PlanChart::kRoofline);
-  EXPECT_THAT(texts(svg), AllOf(Contains("TP 1, 2, 4"), Contains("TP 1"), Contains("TP 2"),
-                                Contains("ridge 250 FLOP per byte"), Contains("1 PFLOP/s")));
+  EXPECT_THAT(texts(svg),
+              AllOf(Contains("TP 1, 2, 4"), Contains("TP 1"), Contains("TP 2"),
+                    Contains("ridge 250 FLOP per byte"), Contains("roof of a gpu: 1 PFLOP/s")));
   // 60 FLOP per byte at 4 TB/s.
   EXPECT_THAT(svg.all("desc").at(0)->text, HasSubstr("240 TFLOP/s at 60 (TP 4)"));
 }

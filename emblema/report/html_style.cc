@@ -90,7 +90,7 @@ body{font-size:10.5pt;background:none}
 main,.top,.foot{max-width:none;padding-left:0;padding-right:0}
 .narrow{display:none}.wide{display:block}
 section{margin-top:24px}
-.box,li,tr{break-inside:avoid}
+.box,li,tr,.facts,.figures{break-inside:avoid}
 h2{break-after:avoid}
 .scroll{overflow:visible}
 th,td{white-space:normal;padding:5px 8px}

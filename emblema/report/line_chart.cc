@@ -185,10 +185,14 @@ class LineDrawing {
         placer_.keep_off(x_px(before.x), y_px(before.y), x, y);
       }
     }
-    // Two series of points keep to different sides, where they can.
-    for (std::size_t i = 0; i < data_.series.size(); ++i) {
-      const LabelSide side = i % 2 == 0 ? LabelSide::kBefore : LabelSide::kBehind;
-      for (const LinePoint& point : data_.series[i].points) draw_label(point, side);
+    // Points come first: lines have more room. Two series keep to different sides, where they can.
+    for (const bool is_points_turn : {true, false}) {
+      for (std::size_t i = 0; i < data_.series.size(); ++i) {
+        const LineSeries& series = data_.series[i];
+        if ((series.style == LineStyle::kPoints) != is_points_turn) continue;
+        const LabelSide side = i % 2 == 0 ? LabelSide::kBefore : LabelSide::kBehind;
+        for (const LinePoint& point : series.points) draw_label(point, side);
+      }
     }
   }
 

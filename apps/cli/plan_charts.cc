@@ -92,11 +92,15 @@ std::string pool_in_words(std::span<const PlanCurves> models) {
                      format_bytes(*pool_bytes));
 }
 
-// "TP 1, 2, 4": labels of points that would lie on one another.
+// "TP 1, 2", "TP 1…8": labels of points that would lie on one another, in order.
 std::string join_labels(const std::string& all, const std::string& next) {
   const std::size_t space = next.rfind(' ');
   if (space == std::string::npos || !all.starts_with(next.substr(0, space + 1))) {
     return all + ", " + next;
+  }
+  for (const std::string_view separator : {"…", ", "}) {
+    const std::size_t at = all.find(separator);
+    if (at != std::string::npos) return all.substr(0, at) + "…" + next.substr(space + 1);
   }
   return all + ", " + next.substr(space + 1);
 }
@@ -132,14 +136,14 @@ LineSeries roof_line(const RooflinePicture& roof, std::span<const LineSeries> po
       high = std::max(high, point.x);
     }
   }
-  const std::string slope = fmt::format("{:.4g} TB/s", roof.bytes_per_second / 1e12);
   const std::string owner = roof.hardware.empty() ? "" : " of " + roof.hardware;
-  return {
-      .name = fmt::format("roof{}: {}", owner, format_value(roof.flop_per_second, Unit::kFlopRate)),
-      .points = {{low / 2, attainable(roof, low / 2), slope},
-                 {ridge, roof.flop_per_second},
-                 {high * 2, roof.flop_per_second}},
-      .style = LineStyle::kPlain};
+  return {.name = fmt::format("roof{}: {:.4g} TB/s, {}", owner, roof.bytes_per_second / 1e12,
+                              format_value(roof.flop_per_second, Unit::kFlopRate)),
+          .points = {{low / 2, attainable(roof, low / 2)},
+                     {ridge, roof.flop_per_second},
+                     {high * 2, roof.flop_per_second}},
+          .style = LineStyle::kPlain,
+          .shows_last = false};
 }
 
 Status check_roof(const PlanPicture& picture, const RooflinePicture& first) {

@@ -3,14 +3,15 @@
 #include "apps/cli/plan_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
-#include <map>
 #include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "emblema/contract/bytes.h"
+#include "emblema/report/text.h"
 #include "emblema/report/xml_testing.h"
 
 namespace emblema {
@@ -210,11 +211,45 @@ TEST(PlanRoofline, PointsThatCoincideAreOneWithAllTheirNames) {
   PlanPicture latents = planned.add("deepseek-v3", {});
   latents.roofline = roof({{"TP 1", 240}, {"TP 2", 120}, {"TP 4", 60}});
   const XmlElement svg = svg_of({{heads, latents}, false, ""}, PlanChart::kRoofline);
-  EXPECT_THAT(texts(svg),
-              AllOf(Contains("TP 1, 2, 4"), Contains("TP 1"), Contains("TP 2"),
-                    Contains("ridge 250 FLOP per byte"), Contains("roof of a gpu: 1 PFLOP/s")));
+  EXPECT_THAT(texts(svg), AllOf(Contains("TP 1…4"), Contains("TP 1"), Contains("TP 2"),
+                                Contains("ridge 250 FLOP per byte"),
+                                Contains("roof of a gpu: 4 TB/s, 1 PFLOP/s")));
   // 60 FLOP per byte at 4 TB/s.
   EXPECT_THAT(svg.all("desc").at(0)->text, HasSubstr("240 TFLOP/s at 60 (TP 4)"));
+}
+
+// Seven numbers of ranks for two models on a phone: as many labels as there are.
+TEST(PlanRoofline, LabelsOfTwoModelsDoNotCoverOneAnotherOnAPhone) {
+  Planned planned;
+  PlanPicture latents = planned.add("deepseek-v3", {});
+  latents.roofline = roof({{"TP 1", 242},
+                           {"TP 2", 121},
+                           {"TP 4", 60.5},
+                           {"TP 8", 30.2},
+                           {"TP 16", 15.1},
+                           {"TP 32", 7.6},
+                           {"TP 64", 3.8}});
+  PlanPicture heads = planned.add("llama-3-70b", {});
+  heads.roofline =
+      roof({{"TP 1", 8}, {"TP 2", 8}, {"TP 8", 8}, {"TP 16", 4}, {"TP 32", 2}, {"TP 64", 1}});
+  const XmlElement page = page_of({{latents, heads}, false, ""});
+  const XmlElement& chart = *page.all("figure").at(2)->with_class("narrow", "div").at(0);
+  std::vector<const XmlElement*> labels = chart.with_class("em-halo", "text");
+  ASSERT_EQ(labels.size(), 11u);
+  const auto left = [](const XmlElement* text) {
+    const auto anchor = text->attributes.find("text-anchor");
+    const double width = width_px(text->text, text->number("font-size"));
+    if (anchor == text->attributes.end()) return text->number("x");
+    return text->number("x") - (anchor->second == "end" ? width : width / 2);
+  };
+  for (const XmlElement* a : labels) {
+    for (const XmlElement* b : labels) {
+      const bool is_beside = left(a) >= left(b) + width_px(b->text, 12.5) ||
+                             left(b) >= left(a) + width_px(a->text, 12.5);
+      const bool is_below = std::abs(a->number("y") - b->number("y")) > 11;
+      EXPECT_TRUE(a == b || is_beside || is_below) << a->text << " covers " << b->text;
+    }
+  }
 }
 
 TEST(PlanRoofline, SaysWhatToPassWhereItIsMissing) {

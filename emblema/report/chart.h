@@ -6,7 +6,7 @@
 //   page.add_chart(*chart);            // or chart->to_svg()
 //
 // Data is checked once, by of(); drawing then cannot fail and is deterministic. Values are doubles:
-// whole numbers to 2^53 are exact. Every bar's value is printed, of a line its last or its labels,
+// whole numbers to 2^53 are exact. Every bar's value is printed, of a line its last and its labels,
 // the others in tooltips; colours follow the reader's light or dark setting (theme.h), and no
 // series is told apart by colour alone. Immutable; any thread.
 #pragma once
@@ -81,6 +81,7 @@ struct LineSeries {
   std::string name;
   std::vector<LinePoint> points;  // x strictly increasing
   LineStyle style = LineStyle::kMarked;
+  bool shows_last = true;  // the value at a line's end is printed behind it
 };
 
 // A dashed vertical line across the plot.

@@ -53,10 +53,9 @@ class LineDrawing {
     return linear_axis(largest, unit, ticks_max);
   }
 
-  // Labels say more than the last value would, and points have no end.
+  // Points have no end.
   static bool ends_with_value(const LineSeries& series) {
-    return !series.points.empty() && series.style != LineStyle::kPoints &&
-           std::ranges::all_of(series.points, &std::string::empty, &LinePoint::label);
+    return series.shows_last && !series.points.empty() && series.style != LineStyle::kPoints;
   }
 
   void place() {

@@ -274,6 +274,35 @@ TEST(PlanRoofline, RefusesFiguresThatHaveNoPlace) {
               HasSubstr("another GPU's"));
 }
 
+TEST(PlanMemory, EachStageOfAPipelineHasItsBar) {
+  Planned planned;
+  Deployment deployment = in_pool(20_GiB);
+  deployment.parallel.tensor = 4;
+  deployment.parallel.pipeline = 3;
+  const XmlElement page = page_of({{planned.add("deepseek-v3", deployment)}, false, ""});
+  const std::string bars = page.all("figure").at(1)->all_text();
+  EXPECT_THAT(bars, AllOf(HasSubstr("pp0 tp0..3"), HasSubstr("pp1 tp0..3"), HasSubstr("pp2")));
+  EXPECT_THAT(page.all_text(), AllOf(HasSubstr("TP 4, PP 3"), HasSubstr("rank that bounds")));
+}
+
+// Seven parts where six colours are: the last two share one.
+TEST(PlanMemory, MorePartsThanColoursAreStillOneBar) {
+  Planned planned;
+  PlanPicture picture = planned.add("deepseek-v4-flash", in_pool(20_GiB));
+  RankCapacity& rank = planned.last_plan().ranks.front();
+  rank.weight_bytes = 50_GiB;
+  GroupCapacity window;
+  window.retention = Retention::kWindow;
+  rank.groups.push_back(window);
+  rank.pool->groups.push_back({.blocks = 1, .block_bytes = 4096, .block_tokens = 16});
+  picture.deployment.accelerator = Accelerator{.name = "gpu", .memory_bytes = 80_GiB};
+  const auto chart = memory_chart(picture);
+  ASSERT_TRUE(chart) << chart.error().describe();
+  const XmlElement svg = parse_xml(chart->to_svg());
+  EXPECT_THAT(texts(svg), Contains("unused, kept for others"));
+  EXPECT_THAT(texts(svg), Contains("weights"));
+}
+
 TEST(PlanMemory, PartsAddUpToThePoolOrTheWholeGpu) {
   for (const char* name : {"deepseek-v3", "gemma-3-27b", "deepseek-v4-flash", "falcon-h1-34b"}) {
     Planned planned;

@@ -74,7 +74,8 @@ std::vector<KindStreams> streams_by_kind(const ModelGeometry& geometry) {
       known->streams.push_back(&stream);
     }
   }
-  std::ranges::stable_partition(kinds, [](const KindStreams& one) { return one.kind != kState; });
+  std::stable_partition(kinds.begin(), kinds.end(),
+                        [](const KindStreams& one) { return one.kind != kState; });
   return kinds;
 }
 

@@ -164,6 +164,10 @@ Status check_roof(const PlanPicture& picture, const RooflinePicture& first) {
                           picture.plan->model));
 }
 
+bool knows_whole_gpu(const RankCapacity& rank, const Deployment& deployment) {
+  return rank.weight_bytes && deployment.accelerator && deployment.accelerator->memory_bytes;
+}
+
 }  // namespace
 
 Result<PlanCurves> curves_of(const PlanPicture& picture) {
@@ -299,23 +303,23 @@ std::vector<MemoryPart> memory_parts(const RankCapacity& rank, const Deployment&
     const bool grows = rank.groups[i].retention == Retention::kGrowing;
     (grows ? growing : capped) += pool.groups[i].blocks * pool.groups[i].block_bytes;
   }
-  const std::uint64_t weights = rank.weight_bytes.value_or(0);
-  std::vector<MemoryPart> parts = {{"weights", weights},
-                                   {"growing blocks", growing},
+  std::vector<MemoryPart> parts = {{"growing blocks", growing},
                                    {"window and chunk blocks", capped},
                                    {"arena", pool.arena_bytes},
                                    {"snapshots", pool.snapshot_bytes},
                                    {"unused", *rank.pool_bytes - pool.used_bytes}};
-  if (!deployment.accelerator || !rank.weight_bytes) return parts;
-  const std::uint64_t memory = deployment.accelerator->memory_bytes.value_or(0);
-  const std::uint64_t planned = weights + *rank.pool_bytes;
+  if (!knows_whole_gpu(rank, deployment)) return parts;
+  const std::uint64_t memory = *deployment.accelerator->memory_bytes;
+  const std::uint64_t planned = *rank.weight_bytes + *rank.pool_bytes;
+  parts.insert(parts.begin(), {"weights", *rank.weight_bytes});
   parts.push_back({"kept for others", memory > planned ? memory - planned : 0});
   return parts;
 }
 
 Result<BarChart> memory_chart(const PlanPicture& picture) {
   const auto& ranks = picture.plan->ranks;
-  BarChartData data{.title = "How a GPU's memory is divided",
+  const bool is_whole = knows_whole_gpu(ranks.front(), picture.deployment);
+  BarChartData data{.title = is_whole ? "How a GPU's memory is divided" : "How the pool is divided",
                     .unit = Unit::kBytes,
                     .arrangement = BarArrangement::kStacked};
   std::vector<std::vector<MemoryPart>> bars;

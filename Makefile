@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 MINUTES ?= 5
 ARGS ?=
 
-.PHONY: help run test bench format lint torture clean
+.PHONY: help run test bench look format lint torture clean
 
 help:
 	@echo "make run      install what is missing, build, run sixteen agents over one document,"
@@ -13,6 +13,8 @@ help:
 	@echo "make test     install what is missing, build, run every test, fast and slow"
 	@echo "make bench    build for release and run 'emblema bench': bookkeeping, then hashing"
 	@echo "              (ARGS=\"manager --threads 2\" passes options on)"
+	@echo "make look     build for release, write the page of 'emblema plan', leave pictures of it in"
+	@echo "              build/look (ARGS=\"deepseek-v3 --gpu h100 --gpus 8\" chooses the plan)"
 	@echo "make format   lay out every C++ file by .clang-format"
 	@echo "make lint     clang-format, clang-tidy and tools/tidy over the whole tree"
 	@echo "make torture  the long versions: torture tests, sanitizers over everything, libFuzzer"
@@ -38,6 +40,10 @@ bench:
 	@cmake --preset release
 	@cmake --build --preset release --parallel $(JOBS)
 	@build/release/apps/cli/emblema bench $(ARGS)
+
+# Pages in headless Chromium: phone, desk, dark, paper.
+look:
+	@tools/look $(ARGS)
 
 format:
 	@tools/setup --lint

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -46,11 +47,9 @@ std::string format_binary_tick(double bytes) {
 }
 
 // "20 M": a tick of a large number has few digits, so a prefix reads better than its zeros.
-// REQUIRES: value >= 1e6.
-std::string format_decimal_tick(double value) {
-  constexpr std::string_view kPrefixes[] = {"M", "G", "T", "P", "E"};
+std::string format_prefixed(double value) {
+  constexpr std::string_view kPrefixes[] = {"", "k", "M", "G", "T", "P", "E"};
   std::size_t prefix = 0;
-  value /= 1e6;
   while (value >= 1000 && prefix + 1 < std::size(kPrefixes)) {
     value /= 1000;
     ++prefix;
@@ -71,6 +70,28 @@ double round_step(double least, Unit unit) {
   return unit == Unit::kCount ? std::max(1.0, step) : step;
 }
 
+// One step of a decimal logarithmic axis: so many ticks in a decade, or one in so many decades.
+struct DecimalSteps {
+  std::vector<double> mantissas = {1};
+  int decades = 1;
+
+  double tick(int index) const {
+    const int count = static_cast<int>(mantissas.size());
+    const int turn = index >= 0 ? index / count : (index + 1) / count - 1;
+    return mantissas[static_cast<std::size_t>(index - turn * count)] *
+           std::pow(10.0, turn * decades);
+  }
+};
+
+std::vector<double> decimal_ticks(double smallest, double largest, const DecimalSteps& steps) {
+  const double decade = std::floor(std::log10(smallest)) / steps.decades;
+  int index = (static_cast<int>(std::floor(decade)) + 1) * static_cast<int>(steps.mantissas.size());
+  while (steps.tick(index) > smallest) --index;
+  std::vector<double> ticks;
+  while (ticks.size() < 2 || ticks.back() < largest) ticks.push_back(steps.tick(index++));
+  return ticks;
+}
+
 }  // namespace
 
 std::string format_value(double value, Unit unit) {
@@ -84,6 +105,8 @@ std::string format_value(double value, Unit unit) {
       return format_tokens(value);
     case Unit::kBytes:
       return value < 1024 ? fmt::format("{:.4g} B", value) : format_bytes(rounded(value));
+    case Unit::kFlopRate:
+      return format_prefixed(value) + "FLOP/s";
   }
   return {};
 }
@@ -97,6 +120,8 @@ std::string format_exact(double value, Unit unit) {
       return digits + " bytes";
     case Unit::kTokens:
       return digits + " tokens";
+    case Unit::kFlopRate:
+      return digits + " FLOP/s";
     case Unit::kNumber:
     case Unit::kCount:
       return digits;
@@ -116,8 +141,9 @@ double Axis::position(double value) const {
 
 std::string Axis::label(double tick) const {
   if (unit == Unit::kBytes) return tick == 0 ? "0" : format_binary_tick(tick);
-  if (unit == Unit::kTokens || tick < 1e6) return format_value(tick, unit);
-  return format_decimal_tick(tick);
+  if (unit == Unit::kTokens) return format_value(tick, unit);
+  if (tick < 1e6) return format_value(tick, unit == Unit::kFlopRate ? Unit::kNumber : unit);
+  return format_prefixed(tick);
 }
 
 Axis linear_axis(double largest, Unit unit, std::size_t ticks_max) {
@@ -145,6 +171,18 @@ Axis log2_axis(double smallest, double largest, Unit unit, std::size_t ticks_max
     axis.ticks.push_back(std::exp2(first + step * static_cast<double>(axis.ticks.size())));
   }
   return axis;
+}
+
+Axis log10_axis(double smallest, double largest, Unit unit, std::size_t ticks_max) {
+  EMBLEMA_CHECK(smallest > 0 && smallest <= largest, "a logarithmic axis begins above 0");
+  EMBLEMA_CHECK(check_value(largest, "largest"), "the largest value is checked before");
+  EMBLEMA_CHECK(ticks_max >= 3, "an axis has room for three ticks");
+  DecimalSteps steps{.mantissas = {1, 2, 5}};
+  std::vector<double> ticks = decimal_ticks(smallest, largest, steps);
+  for (int decades = 1; ticks.size() > ticks_max; ++decades) {
+    ticks = decimal_ticks(smallest, largest, {.mantissas = {1}, .decades = decades});
+  }
+  return {.scale = Scale::kLog10, .unit = unit, .ticks = std::move(ticks)};
 }
 
 }  // namespace emblema

@@ -61,6 +61,28 @@ RC_GTEST_PROP(ReportAxis, LogTicksCoverAndIncrease, ()) {
   for (const double tick : axis.ticks) RC_ASSERT(std::exp2(std::round(std::log2(tick))) == tick);
 }
 
+RC_GTEST_PROP(ReportAxis, DecimalLogTicksCoverAndIncrease, ()) {
+  const double a = any_value();
+  const double b = any_value();
+  const auto ticks_max = *rc::gen::inRange<std::size_t>(3, 12);
+  const Axis axis = log10_axis(std::min(a, b), std::max(a, b), Unit::kNumber, ticks_max);
+  expect_sound(axis, std::min(a, b), std::max(a, b), ticks_max);
+  RC_ASSERT(axis.ticks[1] > std::min(a, b));
+  RC_ASSERT(axis.ticks[axis.ticks.size() - 2] < std::max(a, b) || axis.ticks.size() == 2);
+}
+
+TEST(ReportAxis, DecimalLogTicksThinOutToPowersOfTen) {
+  EXPECT_THAT(labels(log10_axis(120'000, 900'000, Unit::kCount, 7)),
+              ElementsAre("100,000", "200,000", "500,000", "1 M"));
+  EXPECT_THAT(labels(log10_axis(3e11, 989.5e12, Unit::kFlopRate, 7)),
+              ElementsAre("100 G", "1 T", "10 T", "100 T", "1 P"));
+  EXPECT_THAT(labels(log10_axis(1, 1e6, Unit::kCount, 4)),
+              ElementsAre("1", "100", "10,000", "1 M"));
+  EXPECT_THAT(log10_axis(10, 10, Unit::kNumber, 5).ticks, ElementsAre(10, 20));
+  EXPECT_THAT(labels(log10_axis(0.03, 0.4, Unit::kNumber, 6)),
+              ElementsAre("0.02", "0.05", "0.1", "0.2", "0.5"));
+}
+
 TEST(ReportAxis, BytesStepInBinaryUnits) {
   EXPECT_THAT(labels(linear_axis(55'050'240, Unit::kBytes, 6)),
               ElementsAre("0", "16 MiB", "32 MiB", "48 MiB", "64 MiB"));
@@ -110,6 +132,9 @@ TEST(ReportAxis, ValuesReadAsPeopleSayThem) {
   EXPECT_EQ(format_value(3.1e-7, Unit::kNumber), "3.1e-07");
   EXPECT_EQ(format_value(-0.0, Unit::kNumber), "0");
   EXPECT_EQ(format_exact(4939.5, Unit::kBytes), "4939.5 bytes");
+  EXPECT_EQ(format_value(989.5e12, Unit::kFlopRate), "989.5 TFLOP/s");
+  EXPECT_EQ(format_exact(989.5e12, Unit::kFlopRate), "989,500,000,000,000 FLOP/s");
+  EXPECT_EQ(format_value(512, Unit::kFlopRate), "512 FLOP/s");
 }
 
 TEST(ReportAxis, RefusesWhatIsNoMeasurementAndNamesIt) {

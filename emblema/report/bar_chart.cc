@@ -25,8 +25,8 @@ class BarDrawing {
         is_stacked_(data.arrangement == BarArrangement::kStacked) {}
 
   std::string draw() {
-    ChartHead head{data_.title, data_.note, LegendKey::kBar};
-    for (const BarSeries& series : data_.series) head.legend.push_back(series.name);
+    ChartHead head{data_.title, data_.note};
+    for (const BarSeries& series : data_.series) head.legend.push_back({series.name});
     if (data_.categories.empty() || data_.series.empty()) return draw_no_data(head, options_);
     top_px_ = draw_head(canvas_, head, options_);
     double bottom = 0;
@@ -126,7 +126,7 @@ class BarDrawing {
   double draw_rows() {
     double labels = 0;
     for (const std::string& category : data_.categories) {
-      labels = std::max(labels, width_px(clean_text(category), kLabelPx) * 1.06 + 14);
+      labels = std::max(labels, width_px(clean_text(category), kLabelPx) * kBoldWidth + 14);
     }
     labels_beside_ = options_.width_px >= 560 && labels <= 0.3 * options_.width_px;
     left_px_ = edges_.left_px + (labels_beside_ ? labels : 0);
@@ -147,7 +147,7 @@ class BarDrawing {
   double plot_width(const Axis& axis, double room_px) const {
     double width = room_px - width_px(axis.label(axis.high()), kValuePx) / 2;
     const auto keep_room = [&](double value) {
-      const double text = width_px(shown(value), kValuePx) * 1.06 + 8;
+      const double text = width_px(shown(value), kValuePx) * kBoldWidth + 8;
       if (value > 0) width = std::min(width, (room_px - text) / axis.position(value));
     };
     for (std::size_t category = 0; category < data_.categories.size(); ++category) {

@@ -6,8 +6,9 @@
 //   page.add_chart(*chart);            // or chart->to_svg()
 //
 // Data is checked once, by of(); drawing then cannot fail and is deterministic. Values are doubles:
-// whole numbers to 2^53 are exact. Every value is printed; colours follow the reader's light or
-// dark setting (theme.h), and no series is told apart by colour alone. Immutable; any thread.
+// whole numbers to 2^53 are exact. Every bar's value is printed, of a line its last and its labels,
+// the others in tooltips; colours follow the reader's light or dark setting (theme.h), and no
+// series is told apart by colour alone. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -67,28 +68,45 @@ class BarChart {
 struct LinePoint {
   double x = 0;
   double y = 0;
+  std::string label = {};  // written beside the point, where it covers least
+};
+
+enum class LineStyle : std::uint8_t {
+  kMarked,  // a line with a marker at each point
+  kPlain,   // a curve of many points: a marker at its end only
+  kPoints,  // markers without a line; x need not increase
 };
 
 struct LineSeries {
   std::string name;
   std::vector<LinePoint> points;  // x strictly increasing
+  LineStyle style = LineStyle::kMarked;
+  bool shows_last = true;  // the value at a line's end is printed behind it
+};
+
+// A dashed vertical line across the plot.
+struct LineGuide {
+  double x = 0;
+  std::string label;
 };
 
 struct LineChartData {
   std::string title = {};
   std::string note = {};
   std::string x_label = {};  // "context (tokens)"
+  std::string y_label = {};  // above the axis; a unit that its ticks do not say
   Unit x_unit = Unit::kNumber;
   Unit y_unit = Unit::kNumber;
   Scale x_scale = Scale::kLinear;
   Scale y_scale = Scale::kLinear;
   std::vector<LineSeries> series = {};  // at most 6 (kSeriesMax), 1000 points each
+  std::vector<LineGuide> guides = {};   // at most 6
 };
 
 class LineChart {
  public:
   // Invalid: a coordinate that is not finite or below 0 (on a logarithmic axis: or 0), x that does
-  // not increase, too many series or points. No data at all is a legal, empty chart.
+  // not increase, too many series, points or guides. No data at all is a legal, empty chart.
   static Result<LineChart> of(LineChartData data);
 
   const std::string& title() const { return data_.title; }

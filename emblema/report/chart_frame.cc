@@ -21,27 +21,30 @@ double draw_lines(SvgCanvas& canvas, const SvgText& how, double line_px, std::st
   return line.y_px;
 }
 
+void draw_key(SvgCanvas& canvas, LegendKey key, double x_px, double y_px, std::size_t series) {
+  const double middle = y_px - 4.5;
+  if (key == LegendKey::kBar) return canvas.swatch(x_px, y_px - 11, series);
+  if (key == LegendKey::kPoints) return canvas.marker(x_px + 6, middle, series, "");
+  canvas.polyline(
+      fmt::format("{0},{2} {1},{2}", svg_number(x_px), svg_number(x_px + 26), svg_number(middle)),
+      series);
+  canvas.marker(x_px + 13, middle, series, "");
+}
+
 double draw_legend(SvgCanvas& canvas, const ChartHead& head, const ChartEdges& edges, double y_px) {
-  const std::vector<std::string>& names = head.legend;
-  const double key_px = head.key == LegendKey::kBar ? 18 : 32;
   double x = edges.left_px;
   double y = y_px + kLinePx;
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < head.legend.size(); ++i) {
+    const LegendKey key = head.legend[i].key;
+    const double key_px = key == LegendKey::kLine ? 32 : 18;
     const double room = edges.right_px - edges.left_px - key_px;
-    const std::string name = fit_text(clean_text(names[i]), kLabelPx, room);
+    const std::string name = fit_text(clean_text(head.legend[i].name), kLabelPx, room);
     const double width = key_px + width_px(name, kLabelPx);
     if (x > edges.left_px && x + width > edges.right_px) {
       x = edges.left_px;
       y += kLinePx + 4;
     }
-    if (head.key == LegendKey::kBar) {
-      canvas.swatch(x, y - 11, i);
-    } else {
-      const std::string ends =
-          fmt::format("{0},{2} {1},{2}", svg_number(x), svg_number(x + 26), svg_number(y - 4.5));
-      canvas.polyline(ends, i);
-      canvas.marker(x + 13, y - 4.5, i, "");
-    }
+    draw_key(canvas, key, x, y, i);
     canvas.text({.x_px = x + key_px, .y_px = y, .size_px = kLabelPx}, name);
     x += width + 16;
   }

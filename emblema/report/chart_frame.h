@@ -15,13 +15,17 @@ inline constexpr double kLabelPx = 13;    // font sizes
 inline constexpr double kValuePx = 12.5;  // nothing is smaller
 inline constexpr double kLinePx = 17;     // from one line of text to the next
 
-enum class LegendKey : std::uint8_t { kBar, kLine };  // what a series looks like
+enum class LegendKey : std::uint8_t { kBar, kLine, kPoints };  // what a series looks like
+
+struct LegendEntry {
+  std::string name;
+  LegendKey key = LegendKey::kBar;
+};
 
 struct ChartHead {
   std::string title;
   std::string note;
-  LegendKey key = LegendKey::kBar;
-  std::vector<std::string> legend = {};  // series names in order; one or none draws no legend
+  std::vector<LegendEntry> legend = {};  // series in order; one or none draws no legend
 };
 
 // The edges that drawing may use: the whole width on a page, inside a margin when standalone.

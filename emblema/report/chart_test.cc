@@ -98,16 +98,16 @@ TEST(BarChart, ASmallOneByteForByte) {
 <title>Copies</title>
 <desc>Bars. &lt;prefix&gt;: document 4.</desc>
 <line class="em-axis" stroke="#586472" x1="0" y1="8" x2="0" y2="52"/>
-<line class="em-grid" stroke="#dfe4ea" x1="142.16" y1="8" x2="142.16" y2="52"/>
-<line class="em-grid" stroke="#dfe4ea" x1="284.32" y1="8" x2="284.32" y2="52"/>
+<line class="em-grid" stroke="#dfe4ea" x1="141.67" y1="8" x2="141.67" y2="52"/>
+<line class="em-grid" stroke="#dfe4ea" x1="283.34" y1="8" x2="283.34" y2="52"/>
 <text class="em-halo em-bold" x="0" y="21" font-size="13" fill="#1b2430">&lt;prefix&gt;</text>
-<rect class="em-bar em-s0" fill="#3b7fd0" x="0" y="26" width="284.32")svg"
+<rect class="em-bar em-s0" fill="#3b7fd0" x="0" y="26" width="283.34")svg"
             R"svg( height="18"><title>&lt;prefix&gt;, document: 4</title></rect>
-<text class="em-halo" x="290.32" y="39.5" font-size="12.5" fill="#1b2430">4</text>
+<text class="em-halo" x="289.34" y="39.5" font-size="12.5" fill="#1b2430">4</text>
 <text class="em-muted" x="0" y="68" font-size="12.5" fill="#586472">0</text>
-<text class="em-muted" x="142.16" y="68" font-size="12.5" fill="#586472")svg"
+<text class="em-muted" x="141.67" y="68" font-size="12.5" fill="#586472")svg"
             R"svg( text-anchor="middle">2</text>
-<text class="em-muted" x="284.32" y="68" font-size="12.5" fill="#586472")svg"
+<text class="em-muted" x="283.34" y="68" font-size="12.5" fill="#586472")svg"
             R"svg( text-anchor="middle">4</text>
 </svg>
 )svg");

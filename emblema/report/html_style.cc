@@ -25,7 +25,7 @@ section{margin:44px 0 0}
 h2{font-size:1.28rem;line-height:1.3;letter-spacing:-.01em;margin:0 0 12px;font-weight:650}
 p{margin:0 0 14px;max-width:70ch}
 .box{background:var(--em-card);border:1px solid var(--em-line);border-radius:12px;margin:16px 0}
-.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,160px),1fr));
+.figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,190px),1fr));
   gap:12px;margin:22px 0 8px}
 .figures .box{margin:0;padding:15px 17px 14px}
 .figures b{display:block;font-size:clamp(1.4rem,1.2rem + 1vw,1.75rem);line-height:1.2;
@@ -44,7 +44,7 @@ dd{margin:0;font-weight:550;font-variant-numeric:tabular-nums}
   var(--em-shade),transparent) right/14px 100% no-repeat scroll,var(--em-card);overflow-x:auto;
   -webkit-overflow-scrolling:touch;overflow-wrap:normal}
 .scroll:focus-visible{outline:2px solid var(--em-accent);outline-offset:2px}
-table{border-collapse:collapse;width:100%;font-size:.94rem;line-height:1.4;
+table{border-collapse:separate;border-spacing:0;width:100%;font-size:.94rem;line-height:1.4;
   font-variant-numeric:tabular-nums}
 caption{text-align:left;padding:13px 16px 3px;font-weight:600;caption-side:top}
 th,td{padding:9px 12px;text-align:left;vertical-align:top;white-space:nowrap;
@@ -90,7 +90,7 @@ body{font-size:10.5pt;background:none}
 main,.top,.foot{max-width:none;padding-left:0;padding-right:0}
 .narrow{display:none}.wide{display:block}
 section{margin-top:24px}
-.box,li,tr{break-inside:avoid}
+.box,li,tr,.facts,.figures{break-inside:avoid}
 h2{break-after:avoid}
 .scroll{overflow:visible}
 th,td{white-space:normal;padding:5px 8px}

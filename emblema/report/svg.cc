@@ -104,6 +104,21 @@ void SvgCanvas::marker(double x_px, double y_px, std::size_t series, std::string
                          tooltip_element(tooltip));
 }
 
+void SvgCanvas::spot(double x_px, double y_px, std::string_view tooltip) {
+  before_ += fmt::format(
+      "<circle fill=\"none\" pointer-events=\"all\" cx=\"{}\" cy=\"{}\" r=\"7\">{}</circle>\n",
+      svg_number(x_px), svg_number(y_px), tooltip_element(tooltip));
+}
+
+void SvgCanvas::guide_line(double x_px, double top_px, double bottom_px) {
+  behind_ += fmt::format(
+      "<line class=\"em-axis\" stroke=\"{}\" stroke-dasharray=\"4 4\" x1=\"{}\" y1=\"{}\" "
+      "x2=\"{}\" "
+      "y2=\"{}\"/>\n",
+      kLightTheme.muted, svg_number(x_px), svg_number(top_px), svg_number(x_px),
+      svg_number(bottom_px));
+}
+
 std::string SvgCanvas::finish(const SvgFrame& frame) const {
   const std::string width = svg_number(frame.width_px);
   const std::string height = svg_number(frame.height_px);

@@ -50,6 +50,9 @@ class SvgCanvas {
   void polyline(std::string_view points, std::size_t series);
   // Markers differ in shape: colour never carries a series alone.
   void marker(double x_px, double y_px, std::size_t series, std::string_view tooltip);
+  // Nothing to see: where the tooltip of a point without a marker appears.
+  void spot(double x_px, double y_px, std::string_view tooltip);
+  void guide_line(double x_px, double top_px, double bottom_px);
 
   // The document; ends with a line break.
   std::string finish(const SvgFrame& frame) const;

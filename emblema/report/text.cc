@@ -96,7 +96,7 @@ double advance_em(std::uint32_t value) {
   if (kThin.find(c) != std::string_view::npos) return 0.30;
   if (kSlim.find(c) != std::string_view::npos) return 0.38;
   if (kBroad.find(c) != std::string_view::npos) return 0.92;
-  return c >= 'A' && c <= 'Z' ? 0.70 : 0.58;
+  return c >= 'A' && c <= 'Z' ? 0.70 : 0.63;
 }
 
 template <class Visit>

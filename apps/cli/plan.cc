@@ -8,6 +8,7 @@
 
 #include "apps/cli/commands.h"
 #include "apps/cli/plan_arguments.h"
+#include "apps/cli/plan_files.h"
 #include "apps/cli/plan_output.h"
 #include "apps/cli/plan_peers.h"
 #include "apps/cli/reproduce_output.h"
@@ -151,10 +152,12 @@ Result<Outcome> reproduce(const PlanArguments& arguments) {
   return Outcome{json.text(), {}};
 }
 
-Result<Outcome> plan(const PlanArguments& arguments) {
+Result<Outcome> plan(const PlanArguments& arguments, const CLI::App& app) {
   if (arguments.reproduce) return reproduce(arguments);
   const auto deployment = deployment_of(arguments);
   if (!deployment) return propagate(deployment);
+  auto files = PlanFiles::claim(arguments);
+  if (!files) return propagate(files);
   std::vector<PlanAnswer> answers;
   for (const std::string& source : arguments.model.models) {
     auto one = answer(source, arguments, *deployment);
@@ -164,6 +167,8 @@ Result<Outcome> plan(const PlanArguments& arguments) {
   const PlanView view{arguments.per_layer, arguments.explain, arguments.engine};
   const auto crossovers = crossovers_of(answers);
   if (!crossovers) return propagate(crossovers);
+  const Status written = files->write(answers, view, command_as_typed(app));
+  if (!written) return propagate(written);
   if (arguments.json) return Outcome{in_json(answers, *crossovers, view), {}};
   return Outcome{in_words(answers, *crossovers, view), {}};
 }
@@ -183,11 +188,12 @@ Command plan_command() {
               "  emblema plan gpt-oss-120b --pool 40GiB --sweep context=8k..128k\n"
               "  emblema plan llama-3-70b deepseek-v3 --gpu h100 --pool 40GiB --sweep tp=1..16\n"
               "  emblema plan deepseek-v3.2 --gpu h200 --gpus 8 --compare vllm,sglang\n"
+              "  emblema plan deepseek-v3 llama-3-70b --gpu h100 --gpus 8 --html plan.html\n"
               "  emblema plan --reproduce\n",
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<PlanArguments>();
             add_plan_arguments(app, arguments.get());
-            return [arguments] { return plan(*arguments); };
+            return [arguments, &app] { return plan(*arguments, app); };  // app outlives it
           }};
 }
 

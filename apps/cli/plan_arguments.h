@@ -43,7 +43,7 @@ struct PlanArguments {
   std::string compare;
   std::string html;
   std::string svg;
-  std::string chart = "bytes";
+  std::string chart;  // empty: bytes
   bool per_layer = false;
   bool explain = false;
   bool reproduce = false;

@@ -165,7 +165,7 @@ Status check_roof(const PlanPicture& picture, const RooflinePicture& first) {
 }
 
 bool knows_whole_gpu(const RankCapacity& rank, const Deployment& deployment) {
-  return rank.weight_bytes && deployment.accelerator && deployment.accelerator->memory_bytes;
+  return rank.weight_bytes && deployment.hardware && deployment.hardware->memory_bytes;
 }
 
 }  // namespace
@@ -309,7 +309,7 @@ std::vector<MemoryPart> memory_parts(const RankCapacity& rank, const Deployment&
                                    {"snapshots", pool.snapshot_bytes},
                                    {"unused", *rank.pool_bytes - pool.used_bytes}};
   if (!knows_whole_gpu(rank, deployment)) return parts;
-  const std::uint64_t memory = *deployment.accelerator->memory_bytes;
+  const std::uint64_t memory = *deployment.hardware->memory_bytes;
   const std::uint64_t planned = *rank.weight_bytes + *rank.pool_bytes;
   parts.insert(parts.begin(), {"weights", *rank.weight_bytes});
   parts.push_back({"kept for others", memory > planned ? memory - planned : 0});

@@ -17,7 +17,7 @@
 
 namespace emblema {
 
-// Of one accelerator, and where decoding stands under its roof.
+// Of one GPU, and where decoding stands under its roof.
 struct RooflinePicture {
   struct Point {
     std::string label;         // "TP 8"

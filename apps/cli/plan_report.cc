@@ -94,7 +94,7 @@ std::vector<Fact> facts_of(const PlanPicture& picture) {
   const Deployment& deployment = picture.deployment;
   facts.push_back({"parallel", parallel_in_words(deployment.parallel)});
   facts.push_back({"GPUs", format_count(deployment.parallel.ranks() * plan.copies)});
-  if (deployment.accelerator) facts.push_back({"GPU", deployment.accelerator->name});
+  if (deployment.hardware) facts.push_back({"GPU", deployment.hardware->name});
   if (plan.copies > 1) facts.push_back({"copies of the model", format_count(plan.copies)});
   if (plan.ranks.size() > 1) facts.push_back({"rank that bounds", plan.ranks.front().name});
   return facts;

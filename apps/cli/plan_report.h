@@ -20,7 +20,7 @@ struct PlanPage {
 Result<std::string> plan_html(const PlanPage& page);
 
 // One picture with its own style, for several models a line each. Invalid: a roofline without
-// an accelerator's figures.
+// a GPU's speeds.
 Result<std::string> plan_svg(const PlanPage& page, PlanChart chart);
 
 }  // namespace emblema

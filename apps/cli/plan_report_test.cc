@@ -292,7 +292,7 @@ TEST(PlanMemory, MorePartsThanColoursAreStillOneBar) {
   window.retention = Retention::kWindow;
   rank.groups.push_back(window);
   rank.pool->groups.push_back({.blocks = 1, .block_bytes = 4096, .block_tokens = 16});
-  picture.deployment.accelerator = Accelerator{.name = "gpu", .memory_bytes = 80_GiB};
+  picture.deployment.hardware = Hardware{.name = "gpu", .memory_bytes = 80_GiB};
   const auto chart = memory_chart(picture);
   ASSERT_TRUE(chart) << chart.error().describe();
   const XmlElement svg = parse_xml(chart->to_svg());
@@ -313,7 +313,7 @@ TEST(PlanMemory, PartsAddUpToThePoolOrTheWholeGpu) {
     rank.weight_bytes = 50_GiB;  // known, but not of which GPU
     EXPECT_EQ(sum(memory_parts(rank, picture.deployment)), 20_GiB) << name;
     Deployment on_gpu = picture.deployment;
-    on_gpu.accelerator = Accelerator{.name = "gpu", .memory_bytes = 80_GiB};
+    on_gpu.hardware = Hardware{.name = "gpu", .memory_bytes = 80_GiB};
     EXPECT_EQ(sum(memory_parts(rank, on_gpu)), 80_GiB) << name;
   }
 }

@@ -6,6 +6,7 @@
 
 #include "apps/cli/counts.h"
 #include "apps/cli/plan_output.h"
+#include "apps/cli/plan_words.h"
 #include "emblema/contract/bytes.h"
 #include "emblema/plan/explain.h"
 #include "emblema/report/table.h"
@@ -13,12 +14,6 @@
 
 namespace emblema {
 namespace {
-
-// "8.578 GiB (9,210,691,584 bytes)"
-std::string size_in_words(std::uint64_t bytes) {
-  if (bytes < kKiB) return format_bytes(bytes);
-  return fmt::format("{} ({} bytes)", format_bytes(bytes), format_count(bytes));
-}
 
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", format_count(count), count == 1 ? one : many);
@@ -99,16 +94,6 @@ std::string lengths_table(const RankCapacity& rank, std::uint64_t sequences) {
     table.add_row(std::move(row));
   }
   return table.to_text();
-}
-
-// "61 x 73,728", "21 x 18,432 + 20 x 576"
-std::string pages_in_words(const GroupCapacity& group) {
-  std::string text;
-  for (const PageCapacity& size : group.page_sizes) {
-    text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", size.pages,
-                        format_count(size.page_bytes));
-  }
-  return text;
 }
 
 std::string groups_table(const RankCapacity& rank) {
@@ -221,17 +206,6 @@ std::string explanations(const PlanAnswer& answer) {
   return text;
 }
 
-// "latent 1,152", "compressed 1,024 / 4 tokens"
-std::string stream_in_words(const StreamCapacity& stream) {
-  std::string text = fmt::format("{} {}", to_string(stream.role), format_count(stream.entry_bytes));
-  if (stream.stride_tokens > 1) text += fmt::format(" / {} tokens", stream.stride_tokens);
-  if (stream.retention == Retention::kFixed) {
-    text += fmt::format(" x {} rows", format_count(stream.retention_tokens));
-  }
-  if (stream.placement == Placement::kArena) text += " (arena)";
-  return text;
-}
-
 std::string layers_table(const CapacityPlan& plan) {
   Table table({{"layer", Align::kRight},
                {"kind"},
@@ -239,14 +213,9 @@ std::string layers_table(const CapacityPlan& plan) {
                {"bytes per token", Align::kRight},
                {"entry bytes of its streams"}});
   for (const LayerCapacity& layer : plan.layers) {
-    std::string streams;
-    for (const StreamCapacity& stream : layer.streams) {
-      streams += (streams.empty() ? "" : ", ") + stream_in_words(stream);
-    }
-    if (layer.shares_with) streams = fmt::format("those of layer {}", *layer.shares_with);
     table.add_row({fmt::format("{}", layer.index), layer.kind + (layer.is_draft ? " draft" : ""),
                    layer.window_tokens ? format_count(*layer.window_tokens) : "-",
-                   exact_in_words(layer.growing_bytes_per_token), streams});
+                   exact_in_words(layer.growing_bytes_per_token), streams_in_words(layer)});
   }
   return table.to_text();
 }

@@ -1,9 +1,10 @@
 // What a model's class fixes that its config.json does not say: which layers slide by default, how
 // rotary pairs are laid out, and so on. One row per model_type.
 //
-// This is the only place in the library that knows models by name. A model_type without a row is
-// read from its fields alone, and the reader is told. Sources: the configuration and modelling
-// classes of transformers; docs/internals/config-aliases.md.
+// This and weight_class.h, which says what weights the same types have, are the tables by which the
+// library knows models by name. A model_type without a row here is read from its fields alone, and
+// the reader is told. Sources: the configuration and modelling classes of transformers;
+// docs/internals/config-aliases.md.
 #pragma once
 
 #include <cstdint>

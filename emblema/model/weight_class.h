@@ -42,14 +42,18 @@ struct WeightClass {
   bool correction_bias = false;  // a number for each routed expert corrects the router's choice
   bool expert_bias = false;      // experts and router have biases
   bool mixer_norm = false;       // Mamba-2: a norm before the output projection
-  bool dense_beside_experts = false;   // a layer with a mixture has a dense MLP, too
-  std::uint32_t experts_every = 1;     // a mixture in layers 0, N, 2N ...
-  std::uint32_t router_bytes = 0;      // of one of the router's numbers; 0: the model's data type
-  bool scaled_router = false;          // Gemma-4: scales of its input and of each expert
-  std::uint32_t expert_norms = 0;      // more vectors of hidden width where there is a mixture
-  bool layer_scale = false;            // one number scales a layer's output
+  bool dense_beside_experts = false;  // a layer with a mixture has a dense MLP, too
+  std::uint32_t experts_every = 1;    // a mixture in layers 0, N, 2N ...
+  std::uint32_t router_bytes = 0;     // of one of the router's numbers; 0: the model's data type
+  bool scaled_router = false;         // Gemma-4: scales of its input and of each expert
+  std::uint32_t expert_norms = 0;     // more vectors of hidden width where there is a mixture
+  bool layer_scale = false;           // one number scales a layer's output
+  bool shares_blocks = false;         // Zamba2: layers that attend use blocks that they share
+  bool alternates = false;            // Gemma-3n: several streams and a low-rank residual
+  bool unused_keys = false;  // layers that read another's keys have projections of their own
   std::uint32_t extra_embeddings = 0;  // rows of the embedding behind vocab_size
   DraftRule drafts = DraftRule::kUnknown;
+  bool drafts_unsaid = false;  // checkpoints have drafts that their config.json does not count
 };
 
 // The row of `model_type`; for a type that nobody knows the row of Llama, without its name; for one

@@ -42,6 +42,8 @@ class WeightReader {
     read_mixer();
     read_compressed();
     read_layer_embedding();
+    read_alternating();
+    read_shared_blocks();
     read_experts();
     read_layers();
     facts_.quantization = read_quantization(text_);
@@ -86,8 +88,9 @@ class WeightReader {
     for (const std::string_view key : {"mamba_conv_bias", "use_conv_bias"}) {
       if (const auto given = text_.flag(key)) facts_.conv_bias = *given;
     }
-    for (const std::string_view key : {"mamba_proj_bias", "use_bias"}) {
-      if (const auto given = text_.flag(key)) facts_.mixer_bias = *given;
+    for (const std::string_view key :
+         {"mamba_proj_bias", "projectors_bias", "use_bias", "add_bias_linear"}) {
+      if (text_.flag(key).value_or(false)) facts_.mixer_bias = true;
     }
     facts_.mixer_norm = text_.flag("mamba_rms_norm").value_or(facts_.block.mixer_norm);
     const JsonValue* rank = text_.value().find("mamba_dt_rank");
@@ -99,9 +102,9 @@ class WeightReader {
     facts_.time_step_rank = narrow(text_.count({"mamba_dt_rank"}, kWidthRange).value_or(0));
   }
 
-  std::uint32_t need(std::string_view field, CountRange range) {
-    const auto value = text_.count({field}, range);
-    if (!value) lacks(field);
+  std::uint32_t need(ConfigFields::Aliases names, CountRange range) {
+    const auto value = text_.count(names, range);
+    if (!value) lacks(*names.begin());
     return narrow(value.value_or(1));
   }
 
@@ -109,10 +112,10 @@ class WeightReader {
     if (config_.family != AttentionFamily::kCompressed) return;
     CompressedWeightFacts facts;
     if (!config_.q_lora_rank) lacks("q_lora_rank");
-    facts.o_groups = need("o_groups", {1, ConfigLimits::kHeadsMax});
-    facts.o_lora_rank = need("o_lora_rank", kWidthRange);
-    facts.streams = need("hc_mult", {1, 1024});
-    facts.hash_layers = need("num_hash_layers", kLayersRange);
+    facts.o_groups = need({"o_groups"}, {1, ConfigLimits::kHeadsMax});
+    facts.o_lora_rank = need({"o_lora_rank"}, kWidthRange);
+    facts.streams = need({"hc_mult"}, {1, 1024});
+    facts.hash_layers = need({"num_hash_layers"}, kLayersRange);
     facts_.compressed = facts;
   }
 
@@ -120,9 +123,31 @@ class WeightReader {
     LayerEmbeddingFacts facts;
     facts.width =
         narrow(text_.count({"hidden_size_per_layer_input"}, kWidthOrNoneRange).value_or(0));
+    if (facts.width == 0 && facts_.block.alternates) lacks("hidden_size_per_layer_input");
     if (facts.width == 0) return;
-    facts.vocab_size = need("vocab_size_per_layer_input", kWidthRange);
+    facts.vocab_size = need({"vocab_size_per_layer_input"}, kWidthRange);
     facts_.layer_embedding = facts;
+  }
+
+  void read_alternating() {
+    if (!facts_.block.alternates) return;
+    AlternatingFacts facts;
+    facts.streams = need({"altup_num_inputs"}, {1, 1024});
+    facts.laurel_rank = need({"laurel_rank"}, kWidthRange);
+    facts_.alternating = facts;
+  }
+
+  void read_shared_blocks() {
+    if (!facts_.block.shares_blocks) return;
+    SharedBlockFacts facts;
+    facts.blocks = need({"num_mem_blocks"}, {1, ConfigLimits::kLayersMax});
+    facts.intermediate_size = need({"intermediate_size", "ffn_hidden_size"}, kWidthRange);
+    facts.adapter_rank = need({"adapter_rank", "lora_rank"}, kWidthRange);
+    for (const std::string_view key :
+         {"use_shared_attention_adapter", "use_shared_attention_lora"}) {
+      if (text_.flag(key).value_or(false)) facts.attention_adapters = true;
+    }
+    facts_.shared_blocks = facts;
   }
 
   std::uint64_t expert_width() const {
@@ -202,6 +227,7 @@ class WeightReader {
   }
 
   bool has_dense(std::uint64_t layer) const {
+    if (facts_.shared_blocks) return false;  // theirs is shared too
     if (const JsonValue* pattern = letters()) return pattern->text[layer] == '-';
     if (const JsonValue* list = words()) return list->items[layer].text == "mlp";
     return facts_.block.dense_beside_experts || !facts_.layers[layer].has_experts;
@@ -329,6 +355,19 @@ std::string without_wrapper(std::string_view pattern) {
   return plain;
 }
 
+// A config's own part for a tower, else an architecture that is named for more than text.
+std::string find_towers(const ConfigFields& outer, const ModelConfig& config) {
+  for (const std::string_view key :
+       {"vision_config", "audio_config", "visual", "mm_vision_tower", "vit_config"}) {
+    const JsonValue* part = outer.value().find(key);
+    if (part != nullptr && part->kind != JsonValue::Kind::kNull) return std::string(key);
+  }
+  for (const std::string& name : config.architectures) {
+    if (name.find("ForConditionalGeneration") != std::string::npos) return shortened(name);
+  }
+  return "";
+}
+
 }  // namespace
 
 void read_weight_facts(const ConfigFields& text, const ConfigFields& outer, ModelConfig* config) {
@@ -344,6 +383,7 @@ void read_weight_facts(const ConfigFields& text, const ConfigFields& outer, Mode
   } else if (!reader.missing().empty()) {
     config->weights_missing = reader.missing();
   } else {
+    facts.towers = find_towers(outer, *config);
     config->weights = std::move(facts);
   }
 }

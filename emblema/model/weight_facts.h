@@ -58,10 +58,25 @@ struct CompressedWeightFacts {
   std::uint32_t hash_layers = 0;  // the first ones, which choose experts by token id
 };
 
-// An embedding for each layer beside the model's (Gemma-4's small models).
+// An embedding for each layer beside the model's (Gemma-3n, Gemma-4's small models).
 struct LayerEmbeddingFacts {
   std::uint32_t width = 0;       // hidden_size_per_layer_input; 0: none
   std::uint32_t vocab_size = 0;  // of these embeddings
+};
+
+// Gemma-3n: streams of which a layer updates one, and a low-rank residual (AltUp, LAuReL).
+struct AlternatingFacts {
+  std::uint32_t streams = 0;      // altup_num_inputs
+  std::uint32_t laurel_rank = 0;  // of the residual
+};
+
+// Zamba2: blocks of attention and MLP that the layers which attend use in turn. Each use has an
+// adapter of its own.
+struct SharedBlockFacts {
+  std::uint32_t blocks = 0;             // num_mem_blocks
+  std::uint32_t intermediate_size = 0;  // of their MLP
+  std::uint32_t adapter_rank = 0;
+  bool attention_adapters = false;  // for queries, keys and values too, not for the MLP alone
 };
 
 // The feed-forward part of one layer: a dense MLP, a mixture, both, or neither.
@@ -87,8 +102,11 @@ struct WeightFacts {
   std::uint32_t dtype_bytes = 2;     // of what is not quantised
   std::optional<ExpertFacts> experts;
   std::optional<CompressedWeightFacts> compressed;
+  std::optional<AlternatingFacts> alternating;
+  std::optional<SharedBlockFacts> shared_blocks;
   std::optional<QuantizationFacts> quantization;
   std::vector<LayerWeightFacts> layers;  // one for each of ModelConfig::layers
+  std::string towers;  // what announces weights beside the language part; "": none
 };
 
 // REQUIRES: `config` is filled but for its weights. Sets weights, or weights_missing. Problems are

@@ -146,6 +146,13 @@ TEST(DeploymentPlan, WhereWeightsCannotBeCountedANoteSaysWhyThereIsNoPool) {
   EXPECT_THAT(plan.notes, testing::Contains(AllOf(HasSubstr("no pool"), HasSubstr("--weights"))));
 }
 
+TEST(DeploymentPlan, TowersThatTheWeightsLeaveOutAreANote) {
+  EXPECT_THAT(plan_of(preset("gemma-4-e2b"), {}).notes, testing::Contains(HasSubstr("towers")));
+  EXPECT_THAT(plan_of(preset("gemma-4-e2b"), {.weight_bytes = 10_GiB}).notes,
+              testing::Not(testing::Contains(HasSubstr("towers"))))
+      << "a total that is given has them";
+}
+
 TEST(DeploymentPlan, EstimatedWeightsOfAWholeGpuAreTheModels) {
   // 8,030,261,248 parameters (Llama-3-8B's safetensors index), 2 bytes each.
   Hardware gpu;

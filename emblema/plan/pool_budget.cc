@@ -74,6 +74,9 @@ class Budget {
     }
     if (!estimate) return divide_evenly(estimate.error().message);
     plan_.are_weights_estimated = !deployment_.weight_bytes;
+    if (!deployment_.weight_bytes) {
+      plan_.notes.insert(plan_.notes.end(), estimate->notes.begin(), estimate->notes.end());
+    }
     plan_.weight_bytes = deployment_.weight_bytes.value_or(estimate->bytes);
     plan_.weights_formula =
         deployment_.weight_bytes ? deployment_.weights_source : estimate->formula;

@@ -38,15 +38,22 @@ struct TensorDivision {
 Result<std::vector<WeightTensor>> layer_tensors(const ModelConfig& model, std::uint32_t layer,
                                                 const TensorDivision& division);
 
+// A block of attention and MLP that `layer` shares with others (Zamba2); each rank holds its part
+// of each block once. REQUIRES: model.weights->shared_blocks; the layer attends.
+std::vector<WeightTensor> shared_block_tensors(const ModelConfig& model, std::uint32_t layer,
+                                               const TensorDivision& division);
+
 // One draft (MTP) layer with what stands around it; the embedding and head that it shares with the
 // model are not in it. Unsupported: a class whose drafts are not counted.
 Result<std::vector<WeightTensor>> draft_tensors(const ModelConfig& model,
                                                 const TensorDivision& division);
 
-// The embedding, divided by rows among `ranks`, and Gemma-4's embeddings of each layer.
+// The embedding, divided by rows among `ranks`, Gemma-3n's and Gemma-4's embeddings of each layer,
+// and what makes Gemma-3n's further streams of it.
 std::vector<WeightTensor> first_tensors(const ModelConfig& model, std::uint32_t ranks);
 
-// What stands between the last layer and the head: the final norm, and DeepSeek-V4's last mixing.
+// What stands between the last layer and the head: the final norm, and how DeepSeek-V4's and
+// Gemma-3n's streams become one.
 std::vector<WeightTensor> final_tensors(const ModelConfig& model);
 
 }  // namespace emblema

@@ -23,8 +23,8 @@ constexpr std::string_view kWhat = "the weights of this model";
 
 // In the order of the model.
 constexpr auto kParts = std::to_array<std::string_view>(
-    {"embedding", "layer embedding", "norms", "attention", "indexer", "mixer", "dense MLP",
-     "router", "experts", "shared experts", "drafts", "head"});
+    {"embedding", "layer embedding", "norms", "residuals", "attention", "indexer", "mixer",
+     "dense MLP", "router", "experts", "shared experts", "drafts", "head"});
 
 // Equal tensors of many layers are one term of a formula.
 struct Term {
@@ -55,6 +55,7 @@ class Counter {
       const auto tensors = layer_tensors(model_, layer, division_);
       if (!tensors) return propagate(tensors);
       for (const WeightTensor& tensor : *tensors) add(tensor, layer);
+      if (facts_.shared_blocks) add_shared_block(layer);
     }
     if (split_.has_drafts) {
       if (auto counted = add_drafts(); !counted) return propagate(counted);
@@ -76,8 +77,24 @@ class Counter {
     add(vocabulary("head"), std::nullopt);
   }
 
+  // A stage holds a shared block from the first layer that uses it; later ones find it there.
+  void add_shared_block(std::uint32_t layer) {
+    if (model_.layers[layer].cache == LayerCache::kNone) return;
+    if (blocks_held_ == facts_.shared_blocks->blocks) return;
+    ++blocks_held_;
+    for (const WeightTensor& tensor : shared_block_tensors(model_, layer, division_)) {
+      add(tensor, layer);
+    }
+  }
+
   // Drafts use the model's head, and its embedding, of which this stage then needs a copy.
   Status add_drafts() {
+    if (model_.num_nextn_predict_layers == 0 && facts_.block.drafts_unsaid) {
+      return fail(ErrorCode::Unsupported,
+                  fmt::format("weights of draft layers are not counted in {}: its checkpoint has "
+                              "some, and num_nextn_predict_layers is not given; give --weights",
+                              model_.name));
+    }
     if (model_.num_nextn_predict_layers == 0) return {};
     const auto tensors = draft_tensors(model_, division_);
     if (!tensors) return propagate(tensors);
@@ -131,6 +148,13 @@ class Counter {
     }
     estimate.active_parameters = estimate.parameters - idle_parameters(expert_parameters);
     estimate.formula = describe(estimate);
+    if (!facts_.towers.empty()) {
+      estimate.notes.push_back(
+          fmt::format("weights are those of the language part: vision and audio towers, which {} "
+                      "announces, are "
+                      "not counted; --weights gives a total with them",
+                      facts_.towers));
+    }
     return estimate;
   }
 
@@ -256,6 +280,7 @@ class Counter {
   const WeightFacts& facts_;
   const WeightSplit& split_;
   TensorDivision division_;
+  std::uint32_t blocks_held_ = 0;  // of shared_blocks
   std::vector<Term> terms_;
   std::map<Key, std::size_t> index_;
 };

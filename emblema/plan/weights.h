@@ -43,8 +43,9 @@ struct WeightsEstimate {
   std::uint64_t parameters = 0;
   std::uint64_t active_parameters = 0;  // without the experts that a token does not visit
   std::uint64_t bytes = 0;
-  std::vector<WeightPart> parts;  // in the order of the model
-  std::string formula;            // one line: the sum, and how weights are stored
+  std::vector<WeightPart> parts;   // in the order of the model
+  std::string formula;             // one line: the sum, and how weights are stored
+  std::vector<std::string> notes;  // what is not in it, one line each
 };
 
 // What the fullest rank of that share holds.

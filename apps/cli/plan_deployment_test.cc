@@ -201,6 +201,43 @@ TEST(PlanDeployment, ARefusalOfAnotherEngineIsItsOwn) {
   EXPECT_THAT(ran.out, AllOf(HasSubstr("\nemblema "), HasSubstr("refuses")));
 }
 
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(PlanDeployment, APageAndAPictureAreWritten) {
+  const Folder folder;
+  const std::string page = folder.path() + "/plan.html";
+  const std::string picture = folder.path() + "/plan.svg";
+  const auto ran = run_command({"plan", "gpt-oss-120b", "--gpu", "h100", "--context", "32k",
+                                "--html", page, "--svg", picture, "--chart", "roofline"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(
+      content_of(page),
+      AllOf(HasSubstr("requests of 32k at once"),
+            HasSubstr("emblema plan gpt-oss-120b --context 32k --gpu h100"), HasSubstr("</html>")));
+  EXPECT_THAT(content_of(picture),
+              AllOf(HasSubstr("<svg"), HasSubstr("ridge"), HasSubstr("TP 16")));
+  EXPECT_FALSE(std::filesystem::exists(page + ".partial"));
+}
+
+TEST(PlanDeployment, APictureThatCannotBeDrawnLeavesNoFile) {
+  const Folder folder;
+  const std::string picture = folder.path() + "/plan.svg";
+  expect_refused(run_command({"plan", "deepseek-v3", "--svg", picture, "--chart", "roofline"}),
+                 HasSubstr("roofline"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  expect_refused(run_command({"plan", "deepseek-v3", "--svg", picture, "--chart", "pie"}),
+                 HasSubstr("--chart is 'pie'; allowed: bytes, capacity, roofline"));
+  expect_refused(run_command({"plan", "deepseek-v3", "--chart", "bytes"}), HasSubstr("--svg"));
+  expect_refused(run_command({"plan", "deepseek-v3", "--html", "/nowhere/x.html"}),
+                 HasSubstr("/nowhere"));
+  expect_refused(run_command({"plan", "no-such-model", "--html", folder.path() + "/x.html"}),
+                 HasSubstr("no-such-model"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(PlanDeployment, ThreeArticlesAreRecomputed) {
   const json figures = json_of({"plan", "--reproduce"});
   EXPECT_EQ(figures.at("schema"), 1);

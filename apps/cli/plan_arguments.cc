@@ -41,8 +41,9 @@ void add_hardware(CLI::App& app, PlanArguments* arguments) {
   app.add_option("--gpu", arguments->gpu,
                  "GPU: its memory less the weights is the pool, its speeds the roofline")
       ->type_name(gpu_names());
-  app.add_option("--gpus", arguments->gpus,
-                 "GPUs; default --tp x --pp. Alone it sets --tp; more are copies of the model")
+  app.add_option(
+         "--gpus", arguments->gpus,
+         "GPUs in all. Alone it sets --tp; more than one copy of the model takes are copies")
       ->type_name("N");
   app.add_option("--hbm", arguments->hbm, "Memory of a GPU, in place of the table's")
       ->type_name("SIZE");
@@ -75,7 +76,8 @@ void add_parallelism(CLI::App& app, PlanArguments* arguments) {
       "Groups of requests that the tensor ranks attend to side by side");
   add("--dcp", &arguments->decode_context, "Ranks that one sequence's tokens are dealt out to");
   add("--dcp-interleave", &arguments->interleave, "Tokens in a row on one such rank; default 1");
-  add("--pcp", &arguments->prefill_context, "Ranks that compute a prompt together");
+  add("--pcp", &arguments->prefill_context,
+      "So many times the tensor ranks compute a prompt together");
 }
 
 void add_views(CLI::App& app, PlanArguments* arguments) {

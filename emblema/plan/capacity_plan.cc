@@ -154,9 +154,9 @@ Result<std::uint64_t> copies_of(const Deployment& deployment) {
   if (deployment.gpus % ranks == 0) return deployment.gpus / ranks;
   return fail(ErrorCode::Invalid,
               fmt::format("gpus is {}; allowed: multiples of {}, tensor_parallel ({}) x "
-                          "pipeline_parallel ({})",
+                          "pipeline_parallel ({}) x pcp ({})",
                           deployment.gpus, ranks, deployment.parallel.tensor,
-                          deployment.parallel.pipeline));
+                          deployment.parallel.pipeline, deployment.parallel.prefill_context));
 }
 
 Status count_sequences(const Deployment& deployment, CapacityPlan* plan) {

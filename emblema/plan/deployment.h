@@ -38,7 +38,7 @@ struct Deployment {
       snapshot_bytes{};  // none: 1/8 of the pool with arena streams, else 0
 
   Parallelism parallel{};
-  std::uint64_t gpus = 0;  // 0: tensor x pipeline; else so many times that: copies of the model
+  std::uint64_t gpus = 0;  // 0: those of one copy; else a multiple: so many copies of the model
   // What one GPU offers; a figure that is absent is not known, and nothing is answered from it.
   std::optional<Hardware> hardware{};
   // The share of a GPU's memory that is used at all, in weights, cache and `reserve_bytes`; 23/25

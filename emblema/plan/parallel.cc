@@ -13,6 +13,7 @@ namespace emblema {
 namespace {
 
 constexpr std::uint32_t kRanksMax = 1u << 16;
+constexpr std::uint64_t kGpusMax = 1u << 20;  // of one copy of a model
 
 Status check_size(std::string_view field, std::uint64_t value, std::uint64_t most) {
   if (value >= 1 && value <= most) return {};
@@ -35,9 +36,12 @@ Status check_sizes(const Parallelism& parallel) {
     if (const auto ok = check_size(field, value, kRanksMax); !ok) return ok;
   }
   if (const auto ok = check_size("interleave", parallel.interleave, kRanksMax); !ok) return ok;
-  return check_divides("dp_attention x pcp",
-                       std::uint64_t{parallel.data_attention} * parallel.prefill_context,
-                       "tensor_parallel", parallel.tensor);
+  if (const auto ok =
+          check_size("tensor_parallel x pipeline_parallel x pcp", parallel.ranks(), kGpusMax);
+      !ok) {
+    return ok;
+  }
+  return check_divides("dp_attention", parallel.data_attention, "tensor_parallel", parallel.tensor);
 }
 
 bool is_dealt_out_whole(const Stream& stream) {
@@ -80,13 +84,35 @@ Status check_dealt_heads(const LayerGeometry& layer, const Parallelism& parallel
                        layer.query_heads / layer.kv_heads);
 }
 
+// Tokens are dealt out to tensor ranks, to the ranks that compute a prompt together, or to all.
+Status check_dealt_ranks(const Parallelism& parallel) {
+  const std::uint64_t dealt = parallel.decode_context;
+  if (parallel.prefill_context == 1) {
+    return check_divides("dcp", dealt, "the tensor ranks of a cache", parallel.attention_tensor());
+  }
+  if (dealt == parallel.prefill_context || dealt == parallel.stage_ranks()) return {};
+  return fail(ErrorCode::Invalid,
+              fmt::format("dcp is {}; allowed with pcp {} and {} tensor ranks: 1, {}, {}", dealt,
+                          parallel.prefill_context, parallel.tensor, parallel.prefill_context,
+                          parallel.stage_ranks()));
+}
+
+Status check_prefill_context(const ModelGeometry& whole, const Parallelism& parallel) {
+  if (parallel.prefill_context == 1) return {};
+  if (parallel.data_attention > 1) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("pcp is {} beside dp_attention {}; allowed: one of the two",
+                            parallel.prefill_context, parallel.data_attention));
+  }
+  if (whole.model().family == AttentionFamily::kLatent) return {};
+  return fail(ErrorCode::Unsupported,
+              fmt::format("pcp is {} with {}; allowed: 1, or models of latents (MLA)",
+                          parallel.prefill_context, whole.attention_in_words()));
+}
+
 Status check_decode_context(const ModelGeometry& whole, const Parallelism& parallel) {
   if (parallel.decode_context == 1) return {};
-  if (const auto ok = check_divides("dcp", parallel.decode_context, "the tensor ranks of a cache",
-                                    parallel.attention_tensor());
-      !ok) {
-    return ok;
-  }
+  if (const auto ok = check_dealt_ranks(parallel); !ok) return ok;
   for (const LayerGeometry& layer : whole.layers()) {
     if (const auto ok = check_dealt_layer(layer, parallel); !ok) return ok;
     if (const auto ok = check_dealt_heads(layer, parallel); !ok) return ok;
@@ -127,6 +153,7 @@ Result<std::vector<Stage>> pipeline_stages(std::uint32_t layers, const Paralleli
 
 Status check_parallelism(const ModelGeometry& whole, const Parallelism& parallel) {
   if (const auto ok = check_sizes(parallel); !ok) return ok;
+  if (const auto ok = check_prefill_context(whole, parallel); !ok) return ok;
   return check_decode_context(whole, parallel);
 }
 

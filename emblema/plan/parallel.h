@@ -4,9 +4,10 @@
 //   pipeline         each stage holds the layers of its own
 //   data_attention   attention of so many groups of requests side by side, within the tensor ranks:
 //                    each group has its own cache and shares heads only among its own ranks
-//   decode_context   the tokens of one sequence are dealt out to so many of the tensor ranks, in
-//                    runs of `interleave`
-//   prefill_context  prompts are computed by so many ranks; alone it changes no cached byte
+//   decode_context   the tokens of one sequence are dealt out to so many ranks, in runs of
+//                    `interleave`: tensor ranks, or those of prefill_context
+//   prefill_context  so many times the tensor ranks compute a prompt together; alone it changes no
+//                    cached byte
 //
 // Expert parallelism moves weights, not cache. Rules: vLLM 073c510c (2026-08) and SGLang v0.5.18.
 // Plain values; any thread.
@@ -31,8 +32,10 @@ struct Parallelism {
   std::uint64_t interleave = 1;  // tokens in a run of decode_context
 
   // Ranks that share out the heads of one cache.
-  std::uint32_t attention_tensor() const { return tensor / (data_attention * prefill_context); }
-  std::uint64_t ranks() const { return std::uint64_t{tensor} * pipeline; }
+  std::uint32_t attention_tensor() const { return tensor / data_attention; }
+  // GPUs of a stage, and of one copy of the model. In 64 bits for any sizes of 16 bits.
+  std::uint64_t stage_ranks() const { return std::uint64_t{tensor} * prefill_context; }
+  std::uint64_t ranks() const { return stage_ranks() * pipeline; }
 };
 
 // One stage of a pipeline.
@@ -47,7 +50,8 @@ struct Stage {
 Result<std::vector<Stage>> pipeline_stages(std::uint32_t layers, const Parallelism& parallel);
 
 // Invalid: a size of 0, sizes that do not divide one another. Unsupported: tokens of a window, a
-// chunk or a compressed stream dealt out to ranks; of grouped heads where ranks do not repeat them.
+// chunk or a compressed stream dealt out to ranks; of grouped heads where ranks do not repeat them;
+// prompts computed together of anything but latents, or beside groups of requests.
 Status check_parallelism(const ModelGeometry& whole, const Parallelism& parallel);
 
 // Tokens that rank `rank` of `ranks` holds of a sequence of `tokens`, dealt out in runs of

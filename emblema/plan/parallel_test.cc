@@ -144,5 +144,26 @@ TEST(Parallel, GroupsOfRequestsDivideTheTensorRanks) {
   EXPECT_THAT(refusal(samples::deepseek_v3(), {.tensor = 0}), HasSubstr("tensor_parallel is 0"));
 }
 
+TEST(Parallel, PromptsComputedTogetherChangeNoCachedByte) {
+  const Parallelism parallel{.tensor = 4, .prefill_context = 2};
+  EXPECT_EQ(parallel.attention_tensor(), 4u);
+  EXPECT_EQ(parallel.ranks(), 8u);
+  EXPECT_EQ(refusal(samples::deepseek_v3(), parallel), "it was accepted");
+  // vLLM 073c510c: dcp is 1, pcp or tensor x pcp; latents alone; no data parallelism.
+  for (const std::uint32_t dealt : {2u, 8u}) {
+    EXPECT_EQ(refusal(samples::deepseek_v3(),
+                      {.tensor = 4, .decode_context = dealt, .prefill_context = 2}),
+              "it was accepted");
+  }
+  EXPECT_THAT(
+      refusal(samples::deepseek_v3(), {.tensor = 4, .decode_context = 4, .prefill_context = 2}),
+      HasSubstr("dcp is 4; allowed with pcp 2 and 4 tensor ranks: 1, 2, 8"));
+  EXPECT_THAT(refusal(samples::gpt_oss_120b(), parallel),
+              AllOf(HasSubstr("pcp is 2"), HasSubstr("models of latents")));
+  EXPECT_THAT(
+      refusal(samples::deepseek_v3(), {.tensor = 4, .data_attention = 2, .prefill_context = 2}),
+      HasSubstr("one of the two"));
+}
+
 }  // namespace
 }  // namespace emblema

@@ -100,7 +100,8 @@ class Budget {
   Status divide_evenly(const std::string& why) {
     plan_.weight_bytes = deployment_.weight_bytes;
     plan_.weights_formula = deployment_.weights_source;
-    const std::uint64_t ranks = deployment_.parallel.ranks();
+    const std::uint64_t ranks =
+        std::uint64_t{deployment_.parallel.tensor} * deployment_.parallel.pipeline;
     for (PlannedRank& rank : ranks_) {
       rank.capacity.weight_bytes = ceil_div(*deployment_.weight_bytes, ranks);
     }

@@ -174,7 +174,7 @@ Result<PlannedRank> measure_rank(const ModelConfig& model, const Deployment& dep
   if (!layout) return propagate(layout);
   PlannedRank rank{std::move(*geometry), std::move(*layout), {}};
   rank.capacity.stage = stage;
-  rank.capacity.ranks = deployment.parallel.tensor;
+  rank.capacity.ranks = static_cast<std::uint32_t>(deployment.parallel.stage_ranks());
   rank.capacity.name = range_of(deployment.parallel.tensor);
   describe_layout(rank.layout, &rank.capacity);
   if (const auto ok = measure_sequence(deployment, &rank); !ok) return propagate(ok);

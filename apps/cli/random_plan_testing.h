@@ -39,10 +39,11 @@ inline const std::vector<OptionFacts>& plan_options() {
 inline Words sensible_values(const OptionFacts& option) {
   if (!option.choices.empty()) return option.choices;
   if (option.name == "gpu") return {"h100", "h200", "b200", "mi300x", "a100-40gb", "l40s"};
+  if (option.name == "bandwidth") return {"3.35T", "8TB/s", "864G"};
   if (option.value == "TOKENS") return {"1", "8k", "128k", "1,8k,128k", "8192", "1M", "4097"};
-  if (option.value == "SIZE") return {"40GiB", "80GB", "1GiB", "3.35TB", "640MiB", "1TiB"};
+  if (option.value == "SIZE") return {"40GiB", "80GB", "1GiB", "640MiB", "1TiB"};
   if (option.value == "SIZE|auto") return {"auto", "140GB", "1GiB"};
-  if (option.value == "NUMBER") return {"989T", "1e15", "1.5P"};
+  if (option.value == "NUMBER") return {"989T", "1.5P"};
   if (option.value == "0..1") return {"0.9", "1", "0.5"};
   if (option.value == "N,...") return {"31,30", "16,16", "1,2,3", "20,20,21"};
   if (option.value == "context=A..B") return {"context=8k..1M", "context=1..1", "context=8..9k"};

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 void complain(std::string_view who, std::string_view message) {
-  const std::string line = fmt::format("{}: {}\n", who, clean_text(message));
+  const std::string line = fmt::format("{}: {}\n", who, message);
   std::fwrite(line.data(), 1, line.size(), stderr);  // nowhere is left to say that this failed
 }
 
@@ -31,7 +32,7 @@ int write_out(std::string_view who, const std::string& text) {
   const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (whole && std::fflush(stdout) == 0) return kExitDone;
   const std::error_code reason(errno != 0 ? errno : EIO, std::generic_category());
-  complain(who, fmt::format("standard output cannot be written: {}", reason.message()));
+  complain(who, clean_text(fmt::format("standard output cannot be written: {}", reason.message())));
   return kExitWorkFailed;
 }
 
@@ -141,24 +142,29 @@ Result<Outcome> act(const DeclaredCommand& declared) {
   }
 }
 
-int run(const Command& command, const Arguments& arguments) {
+Reply said(std::string_view who, std::string output) {
+  return {.who = std::string(who), .output = std::move(output)};
+}
+
+Reply refused(std::string_view who, std::string_view message, int exit_code) {
+  return {.who = std::string(who), .complaint = clean_text(message), .exit_code = exit_code};
+}
+
+Reply run(const Command& command, const Arguments& arguments) {
   const std::string who = fmt::format("emblema {}", command.name);
   const DeclaredCommand declared = declare(command);
   bool wants_help = false;
   if (const Status parsed = parse(command, arguments, declared.app.get(), &wants_help); !parsed) {
-    complain(who, parsed.error().message);
-    return kExitWrongInput;
+    return refused(who, parsed.error().message, kExitWrongInput);
   }
-  if (wants_help) return write_out(who, declared.app->help());
-  const Result<Outcome> outcome = act(declared);
-  if (!outcome) {
-    complain(who, outcome.error().message);
-    return exit_code_of(outcome.error());
-  }
-  const int written = write_out(who, outcome->output);
-  if (outcome->failure.empty()) return written;
-  complain(who, outcome->failure);
-  return kExitWorkFailed;
+  if (wants_help) return said(who, declared.app->help());
+  Result<Outcome> outcome = act(declared);
+  if (!outcome) return refused(who, outcome.error().message, exit_code_of(outcome.error()));
+  Reply reply = said(who, std::move(outcome->output));
+  if (outcome->failure.empty()) return reply;
+  reply.complaint = clean_text(outcome->failure);
+  reply.exit_code = kExitWorkFailed;
+  return reply;
 }
 
 const Command* find_command(std::string_view name) {
@@ -168,7 +174,7 @@ const Command* find_command(std::string_view name) {
   return found == list.end() ? nullptr : &*found;
 }
 
-int refuse_first(const std::string& argument) {
+Reply refuse_first(const std::string& argument) {
   std::vector<std::string> known;
   const bool is_option = argument.size() > 1 && argument.front() == '-';
   if (is_option) {
@@ -178,11 +184,11 @@ int refuse_first(const std::string& argument) {
     known.emplace_back("help");
   }
   const std::string nearest = nearest_name(argument, known);
-  complain("emblema",
-           fmt::format("unknown {} '{}'; {}", is_option ? "option" : "command", argument,
-                       nearest.empty() ? fmt::format("allowed: {}", fmt::join(known, " "))
-                                       : "nearest: " + nearest));
-  return kExitWrongInput;
+  return refused("emblema",
+                 fmt::format("unknown {} '{}'; {}", is_option ? "option" : "command", argument,
+                             nearest.empty() ? fmt::format("allowed: {}", fmt::join(known, " "))
+                                             : "nearest: " + nearest),
+                 kExitWrongInput);
 }
 
 }  // namespace
@@ -203,19 +209,28 @@ DeclaredCommand declare(const Command& command) {
   return declared;
 }
 
-int run_command_line(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) return write_out("emblema", help_text());
+Reply reply_to(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return said("emblema", help_text());
   const std::string& first = arguments.front();
   const Arguments rest(arguments.begin() + 1, arguments.end());
-  if (first == "--version") return write_out("emblema", version_text());
-  if (first == "--help" || first == "-h") return write_out("emblema", help_text());
+  if (first == "--version") return said("emblema", version_text());
+  if (first == "--help" || first == "-h") return said("emblema", help_text());
   if (first == "help") {
-    if (rest.empty()) return write_out("emblema", help_text());
+    if (rest.empty()) return said("emblema", help_text());
     const Command* about = find_command(rest.front());
     return about != nullptr ? run(*about, {"--help"}) : refuse_first(rest.front());
   }
   const Command* command = find_command(first);
   return command != nullptr ? run(*command, rest) : refuse_first(first);
+}
+
+int run_command_line(const std::vector<std::string>& arguments) {
+  const Reply reply = reply_to(arguments);
+  const bool says_nothing = reply.output.empty() && !reply.complaint.empty();
+  const int written = says_nothing ? kExitDone : write_out(reply.who, reply.output);
+  if (reply.complaint.empty()) return written;
+  complain(reply.who, reply.complaint);
+  return reply.exit_code;
 }
 
 }  // namespace emblema

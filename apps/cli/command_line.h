@@ -11,7 +11,18 @@
 
 namespace emblema {
 
-// Without the program's name. Returns the exit code.
+// What a command line comes to, before anything is written.
+struct Reply {
+  std::string who = "emblema";  // "emblema plan": begins the complaint
+  std::string output{};         // for standard output
+  std::string complaint{};      // for standard error, one line; "" where nothing is wrong
+  int exit_code = kExitDone;
+};
+
+// Arguments without the program's name.
+Reply reply_to(const std::vector<std::string>& arguments);
+
+// The same, written out. Returns the exit code: 1 also where standard output cannot be written.
 int run_command_line(const std::vector<std::string>& arguments);
 
 // A command's options as CLI11 holds them: --help, completion and the man page are written from it.

@@ -307,8 +307,10 @@ class Division {
     const std::uint64_t blocks = plan_.groups[group].blocks;
     const Need& need = needs_[group];
     if (blocks / options_.steps_max < need.on_the_way) return blocks / need.on_the_way;
-    if (need.behind == 0) return UINT64_MAX;
-    return options_.steps_max + (blocks - options_.steps_max * need.on_the_way) / need.behind;
+    // Behind the end of a chunk nothing is left, and no next one would ever be refused: then count
+    // what each needs for one more token.
+    const std::uint64_t behind = need.behind > 0 ? need.behind : need.rest;
+    return options_.steps_max + (blocks - options_.steps_max * need.on_the_way) / behind;
   }
 
   // Longest sequence that `blocks` blocks of a group hold; UINT64_MAX for a window or chunk that is

@@ -41,7 +41,8 @@ struct PoolPlan {
   std::uint64_t tokens = 0;
   // Sequences of `sequence_tokens` that fit at once: those that run there from their first token
   // in steps of `step_tokens`, `steps_max` at a time, and stay. At most arena_slots where the model
-  // has an arena. Exact: an engine with these options refuses the next one.
+  // has an arena. Exact: an engine with these options refuses the next one. (Only where all groups
+  // are chunks and the length ends one, so that nothing stays: as if each added a token.)
   std::uint64_t sequences = 0;
 };
 

@@ -96,7 +96,13 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(std::size_t position, const std::string& last_token,
-                   const nlohmann::json::exception& /*error*/) override {
+                   const nlohmann::json::exception& error) override {
+    constexpr int kNumberOutOfRange = 406;  // JSON by its grammar, and no double
+    if (error.id == kNumberOutOfRange) {
+      return refuse(fmt::format("has {} as {} at {}; allowed: numbers up to 1.8e308",
+                                shortened(last_token), innermost_key(),
+                                line_and_column(text_, position)));
+    }
     return refuse(fmt::format("is not JSON at {}, near '{}'", line_and_column(text_, position),
                               shortened(last_token)));
   }
@@ -108,6 +114,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool refuse(std::string problem) {
     if (problem_.empty()) problem_ = std::move(problem);
     return false;
+  }
+
+  // The member that is being read, or that holds the list that is.
+  std::string innermost_key() const {
+    for (auto value = open_.rbegin(); value != open_.rend(); ++value) {
+      if (!(*value)->keys.empty()) return shortened((*value)->keys.back());
+    }
+    return "a value";
   }
 
   bool open(JsonValue::Kind kind) {

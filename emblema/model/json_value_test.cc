@@ -66,14 +66,21 @@ TEST(JsonValue, RefusesWhatIsNotOneObjectAndSaysWhere) {
   EXPECT_THAT(problem_of("7"), HasSubstr("7 at its top level"));
   EXPECT_THAT(problem_of("{\n \"a\": }"), HasSubstr("line 2, column 7"));
   for (const std::string_view text :
-       {"{", "{} x", "{}{}", "{\"a\": 1,}", "{'a': 1}", "{\"a\": 01}", "{\"a\": 1e999}",
-        "{\"a\": \"\xFF\"}", "{\"a\": \"\n\"}", "nul", "{\"a\" 1}", "// c\n{}", "{\"a\": tru}"}) {
+       {"{", "{} x", "{}{}", "{\"a\": 1,}", "{'a': 1}", "{\"a\": 01}", "{\"a\": \"\xFF\"}",
+        "{\"a\": \"\n\"}", "nul", "{\"a\" 1}", "// c\n{}", "{\"a\": tru}"}) {
     const std::string problem = problem_of(text);
     EXPECT_THAT(problem, HasSubstr("not JSON at line ")) << text;
     EXPECT_EQ(problem.find('\n'), std::string::npos) << text;
     EXPECT_LT(problem.size(), 200u) << text;
   }
   EXPECT_THAT(problem_of(std::string("{\"a\": 1\0}", 9)), HasSubstr("not JSON"));
+}
+
+TEST(JsonValue, NamesTheMemberWhoseNumberIsNoDouble) {
+  EXPECT_EQ(problem_of(R"({"layers": 1e999})"),
+            "has 1e999 as layers at line 1, column 16; allowed: numbers up to 1.8e308");
+  EXPECT_EQ(problem_of(R"({"heads": 8, "list": [1, -1e400]})"),
+            "has -1e400 as list at line 1, column 31; allowed: numbers up to 1.8e308");
 }
 
 TEST(JsonValue, RefusesAKeyGivenTwice) {

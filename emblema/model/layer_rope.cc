@@ -51,7 +51,8 @@ RopeObject find_rope_object(const ConfigFields& fields, bool is_local) {
     result.fields = all->object(type);
     if (!result.fields) {
       fields.problems().invalid(
-          fmt::format("{} is missing; some layers are of that type", all->path_of(type)));
+          fmt::format("{} is missing, but some layers are of that type; allowed: an object",
+                      all->path_of(type)));
     }
     return result;
   }
@@ -67,10 +68,14 @@ RopeObject find_rope_object(const ConfigFields& fields, bool is_local) {
   return result;
 }
 
-double top_level_theta(const ConfigFields& fields, const ModelFamily& family) {
+double top_level_theta(const ConfigFields& fields, const ModelFamily& family,
+                       const RopeQuestion& question) {
   const auto found = fields.first(
       {"rope_theta", "rotary_emb_base", "rope_embedding_base", "rope_base", "rotary_base"});
-  if (found && found.value->is_array()) return family.rope_theta;  // apply_rope_lists
+  const bool may_be_list = !question.whole_width && found.path == fields.path_of("rope_theta");
+  if (found && found.value->is_array() && may_be_list) {
+    return family.rope_theta;  // apply_rope_lists
+  }
   if (found) {
     return fields.checked_number(*found.value, found.path, kThetaRange).value_or(family.rope_theta);
   }
@@ -86,11 +91,11 @@ double top_level_theta(const ConfigFields& fields, const ModelFamily& family) {
 }
 
 double read_theta(const ConfigFields& fields, const ModelFamily& family, const RopeObject& object,
-                  bool is_local) {
+                  const RopeQuestion& question) {
   if (object.is_per_type && object.fields) {
     if (const auto theta = object.fields->number({"rope_theta"}, kThetaRange)) return *theta;
   }
-  if (is_local) {
+  if (question.is_local) {
     if (const auto local = fields.number({"rope_local_base_freq", "swa_rope_theta"}, kThetaRange)) {
       return *local;
     }
@@ -99,7 +104,7 @@ double read_theta(const ConfigFields& fields, const ModelFamily& family, const R
   if (object.fields) {
     if (const auto theta = object.fields->number({"rope_theta"}, kThetaRange)) return *theta;
   }
-  return top_level_theta(fields, family);
+  return top_level_theta(fields, family, question);
 }
 
 // Width that rotates, even; 0 with a problem recorded.
@@ -204,7 +209,7 @@ std::optional<RopeFacts> read_rope(const ConfigFields& fields, const ModelFamily
   const RopeObject object = find_rope_object(fields, question.is_local);
   if (fields.problems().failed()) return std::nullopt;
   RopeFacts rope;
-  rope.theta = read_theta(fields, family, object, question.is_local);
+  rope.theta = read_theta(fields, family, object, question);
   rope.interleaved = is_interleaved(fields, family);
   rope.rotary_dim = read_rotary_dim(fields, family, object, question, &rope.partial_rotary_factor);
   if (fields.problems().failed()) return std::nullopt;
@@ -241,7 +246,7 @@ std::optional<RopeFacts> read_compressed_rope(const ConfigFields& fields, const 
   rope.unit_amplitude = true;
   rope.rotary_dim = read_rotary_dim(fields, family, object, question, &rope.partial_rotary_factor);
   if (compress_ratio == 0) {
-    rope.theta = read_theta(fields, family, object, false);
+    rope.theta = read_theta(fields, family, object, question);
   } else {
     const auto theta = fields.number({"compress_rope_theta"}, kThetaRange);
     if (!theta && !fields.problems().failed()) {

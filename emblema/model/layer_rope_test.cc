@@ -222,6 +222,22 @@ TEST(LayerRope, ListsGiveEachLayerItsBaseAndShare) {
   EXPECT_EQ(rope_of("step3p5", lists, 1).rotary_dim, 64u);
 }
 
+TEST(LayerRope, AListOfBasesIsRefusedWhereNoneIsRead) {
+  EXPECT_THAT(refusal("llama", R"("rotary_emb_base": [1e4, 1e4, 1e4, 1e4])"),
+              HasSubstr("rotary_emb_base is a list of 4; allowed: a number"));
+  EXPECT_THAT(refusal("llama", R"("rope_theta": [])"), HasSubstr("rope_theta has 0 entries"));
+  for (const Preset& preset : presets()) {
+    if (preset.name != "deepseek-v3" && preset.name != "deepseek-v4-flash") continue;
+    std::string text(preset.json);
+    const std::string member = "\"rope_theta\": 10000";
+    ASSERT_NE(text.find(member), std::string::npos) << preset.name;
+    text.replace(text.find(member), member.size(), "\"rope_theta\": [1, 2]");
+    const auto config = parse_model_config(text, "test");
+    ASSERT_FALSE(config) << preset.name;
+    EXPECT_THAT(config.error().message, HasSubstr("rope_theta is a list of 2; allowed: a number"));
+  }
+}
+
 TEST(LayerRope, SomeLayersDoNotRotate) {
   const auto rotating = [](const std::string& type, const std::string& members) {
     const auto config = read(type, members);

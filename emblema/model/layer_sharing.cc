@@ -16,6 +16,14 @@ void share(std::size_t donor, LayerFacts* layer) {
   layer->has_indexer = false;
 }
 
+// Of one layer type. Widths and the rotary base tell sliding layers from full ones also where the
+// window is never filled, so that all of them see everything.
+bool is_alike(const LayerFacts& a, const LayerFacts& b) {
+  return a.reach == b.reach && a.window_tokens == b.window_tokens &&
+         a.num_key_value_heads == b.num_key_value_heads && a.head_dim == b.head_dim &&
+         a.v_head_dim == b.v_head_dim && a.has_rope == b.has_rope && a.rope.theta == b.rope.theta;
+}
+
 // transformers' Gemma3nTextAttention: the donor is the last layer of the same type among those that
 // have a cache of their own.
 void share_last_layers(const ConfigFields& text, std::uint64_t shared, ModelConfig* config) {
@@ -27,10 +35,7 @@ void share_last_layers(const ConfigFields& text, std::uint64_t shared, ModelConf
     std::size_t donor = own;
     for (std::size_t i = own; i-- > 0 && donor == own;) {
       const LayerFacts& other = config->layers[i];
-      if (other.cache == LayerCache::kOwn && other.reach == facts.reach &&
-          other.window_tokens == facts.window_tokens) {
-        donor = i;
-      }
+      if (other.cache == LayerCache::kOwn && is_alike(other, facts)) donor = i;
     }
     if (donor == own) {
       text.problems().invalid(

@@ -52,6 +52,18 @@ TEST(LayerSharing, TheLastLayersOfGemma3nReadTheLastOfTheirKind) {
   EXPECT_THAT(all.error().message, HasSubstr("num_kv_shared_layers is 5"));
 }
 
+// Where no position can fill the window, sliding layers see everything, and still have keys that
+// turn by another base (Gemma-3n) or are half as wide (Gemma-4).
+TEST(LayerSharing, AWindowThatIsNeverFilledChangesNoDonor) {
+  EXPECT_THAT(donors_of(read("gemma3n_text", 10,
+                             R"("num_kv_shared_layers": 4, "max_position_embeddings": 512)")),
+              ElementsAre(0, 1, 2, 3, 4, 5, 5, 5, 5, 4));
+  EXPECT_THAT(donors_of(read("gemma4_text", 12,
+                             R"("num_kv_shared_layers": 6, "max_position_embeddings": 512,
+                                "global_head_dim": 512)")),
+              ElementsAre(0, 1, 2, 3, 4, 5, 4, 4, 4, 4, 4, 5));
+}
+
 // Gemma4TextAttention: full layers have global_head_dim, and fewer KV heads where values are keys.
 TEST(LayerSharing, Gemma4HasTwoGeometries) {
   const auto config = read("gemma4_text", 6, R"("global_head_dim": 512, "attention_k_eq_v": true,

@@ -23,6 +23,7 @@ struct Row {
   std::uint64_t state = 0;
   std::uint64_t at_8192 = 0;
   std::uint64_t at_131072 = 0;
+  std::string growing_tp8;  // "-": 8 ranks cannot share its heads out
 };
 
 std::vector<Row> expected_rows() {
@@ -33,7 +34,7 @@ std::vector<Row> expected_rows() {
     std::istringstream fields(line);
     Row row;
     fields >> row.config >> row.growing >> row.fixed >> row.conv_numbers >> row.recurrent_numbers >>
-        row.state >> row.at_8192 >> row.at_131072;
+        row.state >> row.at_8192 >> row.at_131072 >> row.growing_tp8;
     EXPECT_TRUE(fields) << line;
     rows.push_back(row);
   }
@@ -82,6 +83,28 @@ TEST(ExpectedKv, EveryPublicConfigGivesItsBytes) {
   for (const Row& row : rows) {
     SCOPED_TRACE(row.config);
     check_row(row);
+  }
+}
+
+void check_row_of_8_ranks(const Row& row) {
+  const auto model = load_model_config(EMBLEMA_SOURCE_DIR "/test/configs/" + row.config + ".json");
+  ASSERT_TRUE(model) << model.error().describe();
+  const auto plan = plan_capacity(*model, {.parallel = {.tensor = 8}});
+  if (row.growing_tp8 == "-") {
+    ASSERT_FALSE(plan) << "8 ranks cannot share out these heads";
+    EXPECT_EQ(plan.error().code, ErrorCode::Invalid);
+    EXPECT_NE(plan.error().message.find("tensor_parallel is 8; allowed: "), std::string::npos)
+        << plan.error().message;
+    return;
+  }
+  ASSERT_TRUE(plan) << plan.error().describe();
+  EXPECT_EQ(plan->ranks.front().growing_bytes_per_token.exact(), row.growing_tp8);
+}
+
+TEST(ExpectedKv, EachOf8TensorRanksHoldsItsShareOrTheirNumberIsRefused) {
+  for (const Row& row : expected_rows()) {
+    SCOPED_TRACE(row.config);
+    check_row_of_8_ranks(row);
   }
 }
 

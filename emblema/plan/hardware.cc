@@ -152,10 +152,12 @@ std::uint64_t thousands_of(char prefix) {
   return factor;
 }
 
-// The factor of what follows the digits ("tb/s", "t", ""); 0 where that is no unit.
+// The factor of what follows the digits ("tb/s", "tb", "t", ""); 0 where that is no unit.
 std::uint64_t factor_of(std::string_view suffix, std::string_view unit) {
-  if (suffix.size() >= unit.size() && suffix.substr(suffix.size() - unit.size()) == unit) {
-    suffix.remove_suffix(unit.size());
+  for (const std::string_view form : {unit, unit.substr(0, unit.find('/'))}) {
+    if (!suffix.ends_with(form)) continue;
+    suffix.remove_suffix(form.size());
+    break;
   }
   if (suffix.empty()) return 1;
   return suffix.size() == 1 ? thousands_of(suffix.front()) : 0;

@@ -103,6 +103,7 @@ TEST(Hardware, WithoutAGpuWhatIsNotGivenIsAbsent) {
 
 TEST(Hardware, RatesAreReadExactly) {
   EXPECT_EQ(parse_rate("--bandwidth", "3.35TB/s", "B/s"), 3'350'000'000'000u);
+  EXPECT_EQ(parse_rate("--bandwidth", "3.35TB", "B/s"), 3'350'000'000'000u);
   EXPECT_EQ(parse_rate("--bandwidth", "864 gb/s", "B/s"), 864'000'000'000u);
   EXPECT_EQ(parse_rate("--bandwidth", "3350000000000", "B/s"), 3'350'000'000'000u);
   EXPECT_EQ(parse_rate("--flops", "989.4T", "FLOP/s"), 989'400'000'000'000u);

@@ -1,5 +1,5 @@
-// docs/planning.md shows what the command prints: each command in it is run again. A line "..."
-// stands for any lines.
+// docs/planning.md and README.md show what `emblema plan` prints: each such command is run again. A
+// line "..." stands for any lines.
 #include <fstream>
 
 #include "apps/cli/command_testing.h"
@@ -14,14 +14,14 @@ struct Shown {
   std::vector<std::string> lines;
 };
 
-std::vector<Shown> shown_commands() {
+std::vector<Shown> shown_commands(const std::string& document) {
   std::vector<Shown> shown;
-  std::ifstream file(EMBLEMA_SOURCE_DIR "/docs/planning.md");
+  std::ifstream file(EMBLEMA_SOURCE_DIR "/" + document);
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("```")) {
       inside = line == "```console";
-    } else if (inside && line.starts_with("$ emblema ")) {
+    } else if (inside && line.starts_with("$ emblema plan ")) {
       shown.push_back({line.substr(10), {}});
     } else if (inside && !shown.empty()) {
       shown.back().lines.push_back(line);
@@ -63,14 +63,22 @@ void expect_printed(const Shown& shown, const std::vector<std::string>& printed)
   EXPECT_TRUE(may_skip || at == printed.size()) << shown.command << " prints more";
 }
 
-TEST(PlanningDocument, ShowsWhatTheCommandPrints) {
-  const std::vector<Shown> shown = shown_commands();
-  ASSERT_GE(shown.size(), 10u);
+void expect_shown_is_printed(const std::string& document, std::size_t commands_min) {
+  const std::vector<Shown> shown = shown_commands(document);
+  ASSERT_GE(shown.size(), commands_min);
   for (const Shown& one : shown) {
     const auto ran = run_command(split(one.command, ' '));
     ASSERT_EQ(ran.exit_code, 0) << one.command << ": " << ran.err;
     expect_printed(one, split(ran.out, '\n'));
   }
+}
+
+TEST(PlanningDocument, ShowsWhatTheCommandPrints) {
+  expect_shown_is_printed("docs/planning.md", 10);
+}
+
+TEST(Readme, ShowsWhatThePlanPrints) {
+  expect_shown_is_printed("README.md", 1);
 }
 
 }  // namespace

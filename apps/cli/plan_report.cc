@@ -141,23 +141,6 @@ Table memory_table(const PlanPicture& picture) {
   return table;
 }
 
-Table groups_table(const RankCapacity& rank) {
-  std::vector<Column> columns = {{"group"},
-                                 {"tokens per block", Align::kRight},
-                                 {"pages x bytes", Align::kRight},
-                                 {"bytes of a block", Align::kRight}};
-  if (rank.pool) columns.push_back({"blocks in the pool", Align::kRight});
-  Table table(std::move(columns));
-  for (std::size_t i = 0; i < rank.groups.size(); ++i) {
-    const GroupCapacity& group = rank.groups[i];
-    std::vector<Cell> row = {group.name, format_count(group.block_tokens), pages_in_words(group),
-                             format_count(group.block_bytes)};
-    if (rank.pool) row.emplace_back(format_count(rank.pool->groups[i].blocks));
-    table.add_row(std::move(row));
-  }
-  return table;
-}
-
 Table tensor_table(const PlanCurves& curves) {
   const std::uint64_t context = curves.picture.plan->context_tokens;
   const bool has_pool = has_capacity({&curves, 1});

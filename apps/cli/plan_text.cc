@@ -96,24 +96,6 @@ std::string lengths_table(const RankCapacity& rank, std::uint64_t sequences) {
   return table.to_text();
 }
 
-std::string groups_table(const RankCapacity& rank) {
-  if (rank.groups.empty()) return "no paged blocks\n";
-  std::vector<Column> columns = {{"group"},
-                                 {"block tokens", Align::kRight},
-                                 {"pages x bytes", Align::kRight},
-                                 {"block bytes", Align::kRight}};
-  if (rank.pool) columns.push_back({"blocks in pool", Align::kRight});
-  Table table(std::move(columns));
-  for (std::size_t i = 0; i < rank.groups.size(); ++i) {
-    const GroupCapacity& group = rank.groups[i];
-    std::vector<Cell> row = {group.name, format_count(group.block_tokens), pages_in_words(group),
-                             format_count(group.block_bytes)};
-    if (rank.pool) row.emplace_back(format_count(rank.pool->groups[i].blocks));
-    table.add_row(std::move(row));
-  }
-  return table.to_text();
-}
-
 // One line for each stage, the one that bounds the answer first.
 std::string ranks_table(const CapacityPlan& plan) {
   Table table({{"rank"},
@@ -235,7 +217,8 @@ std::string plan_text(const PlanAnswer& answer, const PlanView& view) {
   std::string text = plan_headline(answer) + "\n";
   if (plan.concurrency_total) text += bytes_in_words(rank) + "\n";
   text += setting_line(plan, answer.deployment) + "\n";
-  text += lengths_table(rank, answer.deployment.sequences) + "\n" + groups_table(rank);
+  text += lengths_table(rank, answer.deployment.sequences) + "\n" +
+          (rank.groups.empty() ? "no paged blocks\n" : groups_table(rank).to_text());
   if (rank.arena_slot_bytes > 0) {
     text += fmt::format("arena slot of each sequence: {}\n", size_in_words(rank.arena_slot_bytes));
   }

@@ -1,5 +1,8 @@
 #include "apps/cli/plan_words.h"
 
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "emblema/contract/bytes.h"
@@ -37,6 +40,23 @@ std::string streams_in_words(const LayerCapacity& layer) {
     text += (text.empty() ? "" : ", ") + stream_in_words(stream);
   }
   return text;
+}
+
+Table groups_table(const RankCapacity& rank) {
+  std::vector<Column> columns = {{"group"},
+                                 {"block tokens", Align::kRight},
+                                 {"pages x bytes", Align::kRight},
+                                 {"block bytes", Align::kRight}};
+  if (rank.pool) columns.push_back({"blocks in pool", Align::kRight});
+  Table table(std::move(columns));
+  for (std::size_t i = 0; i < rank.groups.size(); ++i) {
+    const GroupCapacity& group = rank.groups[i];
+    std::vector<Cell> row = {group.name, format_count(group.block_tokens), pages_in_words(group),
+                             format_count(group.block_bytes)};
+    if (rank.pool) row.emplace_back(format_count(rank.pool->groups[i].blocks));
+    table.add_row(std::move(row));
+  }
+  return table;
 }
 
 }  // namespace emblema

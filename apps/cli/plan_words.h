@@ -5,6 +5,7 @@
 #include <string>
 
 #include "emblema/plan/capacity_plan.h"
+#include "emblema/report/table.h"
 
 namespace emblema {
 
@@ -19,5 +20,8 @@ std::string stream_in_words(const StreamCapacity& stream);
 
 // What the streams of a layer keep, or whose rows it reads.
 std::string streams_in_words(const LayerCapacity& layer);
+
+// Group, block tokens, pages, block bytes, and blocks where there is a pool. REQUIRES: a group.
+Table groups_table(const RankCapacity& rank);
 
 }  // namespace emblema

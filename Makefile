@@ -14,7 +14,7 @@ help:
 	@echo "make bench    build for release and run 'emblema bench': bookkeeping, then hashing"
 	@echo "              (ARGS=\"manager --threads 2\" passes options on)"
 	@echo "make look     build for release, write the page of 'emblema plan', leave pictures of it in"
-	@echo "              build/look (ARGS=\"deepseek-v3 --gpu h100 --gpus 8\" chooses the plan)"
+	@echo "              build/look (ARGS=\"deepseek-v3 --gpu h200 --gpus 8\" chooses the plan)"
 	@echo "make format   lay out every C++ file by .clang-format"
 	@echo "make lint     clang-format, clang-tidy and tools/tidy over the whole tree"
 	@echo "make torture  the long versions: torture tests, sanitizers over everything, libFuzzer"

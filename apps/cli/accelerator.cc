@@ -21,6 +21,12 @@ Status read_size(std::string_view option, const std::string& text,
   return {};
 }
 
+Status read_memory(const std::string& text, std::optional<std::uint64_t>* value) {
+  if (const auto ok = read_size("--hbm", text, value); !ok) return ok;
+  if (!*value || **value > 0) return {};
+  return fail(ErrorCode::Invalid, "--hbm is 0; allowed: at least 1 byte");
+}
+
 Status read_rate(std::string_view option, const std::string& text, std::string_view unit,
                  std::optional<std::uint64_t>* value) {
   if (text.empty()) return {};
@@ -72,7 +78,7 @@ std::string gpu_names() {
 Status read_hardware(const PlanArguments& arguments, Deployment* deployment) {
   HardwareOptions options;
   options.gpu = arguments.gpu;
-  if (const auto ok = read_size("--hbm", arguments.hbm, &options.memory_bytes); !ok) return ok;
+  if (const auto ok = read_memory(arguments.hbm, &options.memory_bytes); !ok) return ok;
   if (const auto ok =
           read_rate("--bandwidth", arguments.bandwidth, "B/s", &options.bandwidth_bytes_per_second);
       !ok) {

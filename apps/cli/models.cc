@@ -25,7 +25,8 @@ Result<std::vector<Line>> plan_presets() {
   for (const Preset& preset : presets()) {
     const auto model = parse_model_config(preset.json, preset.name);
     if (!model) return propagate(model);
-    auto plan = plan_capacity(*model, {});
+    const Deployment one_gpu;
+    auto plan = plan_capacity(*model, one_gpu);
     if (!plan) return propagate(plan);
     lines.push_back({std::move(*plan), model->max_positions});
   }

@@ -97,16 +97,33 @@ Status ask_peers(const PlanArguments& arguments, PlanAnswer* answer) {
   return {};
 }
 
+// The plan beside a sweep over ranks, where none was asked for otherwise, is that of the first that
+// fits.
+Result<CapacityPlan> plan_beside(const Sweep& sweep, const PlanArguments& arguments,
+                                 const ModelConfig& model, Deployment* deployment) {
+  const bool is_free =
+      sweep.axis == SweepAxis::kTensor && arguments.tensor.empty() && arguments.gpus.empty();
+  if (!is_free) return plan_model(model, *deployment);
+  auto first = plan_model(model, *deployment);
+  for (const std::uint64_t ranks : sweep.values) {
+    deployment->parallel.tensor = static_cast<std::uint32_t>(ranks);
+    auto plan = plan_model(model, *deployment);
+    if (plan) return plan;
+    if (ranks == sweep.values.front()) first = std::move(plan);
+  }
+  return first;
+}
+
 Result<PlanAnswer> answer(const std::string& source, const PlanArguments& arguments,
                           Deployment deployment) {
   auto model = load_model_config(source);
   if (!model) return propagate(model);
   if (const auto ok = read_weights(source, arguments, &deployment); !ok) return propagate(ok);
   deployment = completed(std::move(deployment), *model);
-  auto plan = plan_model(*model, deployment);
-  if (!plan) return propagate(plan);
   const auto sweep = sweep_of(arguments);
   if (!sweep) return propagate(sweep);
+  auto plan = plan_beside(*sweep, arguments, *model, &deployment);
+  if (!plan) return propagate(plan);
   PlanAnswer answer{
       std::move(*model), std::move(deployment), std::move(*plan), sweep->axis, {}, {}};
   auto rows = sweep_rows(answer, *sweep);
@@ -137,13 +154,36 @@ std::string in_words(std::span<const PlanAnswer> answers,
   return text + crossovers_text(crossovers);
 }
 
-Result<Outcome> reproduce(const PlanArguments& arguments) {
-  if (!arguments.model.models.empty()) {
+// What was typed beside --reproduce would change nothing: the articles name their models.
+Status check_alone(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string& name = option->get_lnames().front();
+    if (name == "reproduce" || name == "json") continue;
     return fail(ErrorCode::Invalid,
-                fmt::format("--reproduce is given with model '{}'; allowed: without one, for the "
-                            "articles name theirs",
-                            arguments.model.models.front()));
+                fmt::format("--reproduce is given with --{} {}; allowed: alone or with --json",
+                            name, option->results().front()));
   }
+  return {};
+}
+
+// Views of Emblema's own plan have no meaning in front of another engine's.
+Status check_views(const PlanArguments& arguments) {
+  if (arguments.engine == "emblema" || arguments.json) return {};
+  for (const auto& [option, is_asked] :
+       {std::pair{"--sweep", !arguments.sweep.empty()}, std::pair{"--explain", arguments.explain},
+        std::pair{"--per-layer", arguments.per_layer}}) {
+    if (!is_asked) continue;
+    return fail(ErrorCode::Invalid,
+                fmt::format("--engine is '{}' with {}, which tells of Emblema's plan; allowed: "
+                            "--compare {}, or --json",
+                            arguments.engine, option, arguments.engine));
+  }
+  return {};
+}
+
+Result<Outcome> reproduce(const PlanArguments& arguments, const CLI::App& app) {
+  if (const auto ok = check_alone(app); !ok) return propagate(ok);
   const auto figures = reproduce_published_figures();
   if (!figures) return propagate(figures);
   if (!arguments.json) return Outcome{reproduce_text(*figures), {}};
@@ -153,7 +193,8 @@ Result<Outcome> reproduce(const PlanArguments& arguments) {
 }
 
 Result<Outcome> plan(const PlanArguments& arguments, const CLI::App& app) {
-  if (arguments.reproduce) return reproduce(arguments);
+  if (arguments.reproduce) return reproduce(arguments, app);
+  if (const auto ok = check_views(arguments); !ok) return propagate(ok);
   const auto deployment = deployment_of(arguments);
   if (!deployment) return propagate(deployment);
   auto files = PlanFiles::claim(arguments);
@@ -168,9 +209,11 @@ Result<Outcome> plan(const PlanArguments& arguments, const CLI::App& app) {
   const auto crossovers = crossovers_of(answers);
   if (!crossovers) return propagate(crossovers);
   const Status written = files->write(answers, view, command_as_typed(app));
-  if (!written) return propagate(written);
-  if (arguments.json) return Outcome{in_json(answers, *crossovers, view), {}};
-  return Outcome{in_words(answers, *crossovers, view), {}};
+  if (!written && written.error().code != ErrorCode::Io) return propagate(written);
+  // A disk that is full takes the page, not the answer.
+  const std::string failure = written ? std::string() : written.error().message;
+  if (arguments.json) return Outcome{in_json(answers, *crossovers, view), failure};
+  return Outcome{in_words(answers, *crossovers, view), failure};
 }
 
 }  // namespace
@@ -188,7 +231,7 @@ Command plan_command() {
               "  emblema plan gpt-oss-120b --pool 40GiB --sweep context=8k..128k\n"
               "  emblema plan llama-3-70b deepseek-v3 --gpu h100 --pool 40GiB --sweep tp=1..16\n"
               "  emblema plan deepseek-v3.2 --gpu h200 --gpus 8 --compare vllm,sglang\n"
-              "  emblema plan deepseek-v3 llama-3-70b --gpu h100 --gpus 8 --html plan.html\n"
+              "  emblema plan deepseek-v3 llama-3-70b --gpu h200 --gpus 8 --html plan.html\n"
               "  emblema plan --reproduce\n",
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<PlanArguments>();

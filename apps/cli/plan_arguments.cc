@@ -41,9 +41,9 @@ void add_hardware(CLI::App& app, PlanArguments* arguments) {
   app.add_option("--gpu", arguments->gpu,
                  "GPU: its memory less the weights is the pool, its speeds the roofline")
       ->type_name(gpu_names());
-  app.add_option(
-         "--gpus", arguments->gpus,
-         "GPUs in all. Alone it sets --tp; more than one copy of the model takes are copies")
+  app.add_option("--gpus", arguments->gpus,
+                 "GPUs in all. Without --tp all of a stage; more than one copy of the model takes "
+                 "are copies")
       ->type_name("N");
   app.add_option("--hbm", arguments->hbm, "Memory of a GPU, in place of the table's")
       ->type_name("SIZE");
@@ -136,15 +136,21 @@ Status read_stages(const std::string& text, Parallelism* parallel) {
   return {};
 }
 
-// --gpus alone is --tp; --pp-layers alone says how many stages there are.
+// --gpus without --tp: each stage's share of them. --pp-layers alone says how many stages there
+// are.
+void share_gpus(const PlanArguments& arguments, Deployment* deployment) {
+  Parallelism& parallel = deployment->parallel;
+  const std::uint64_t others = std::uint64_t{parallel.pipeline} * parallel.prefill_context;
+  if (!arguments.tensor.empty() || deployment->gpus == 0) return;
+  if (deployment->gpus % others != 0) return;  // the plan says what is allowed
+  parallel.tensor = static_cast<std::uint32_t>(deployment->gpus / others);
+}
+
 Status read_parallelism(const PlanArguments& arguments, Deployment* deployment) {
   Parallelism& parallel = deployment->parallel;
   if (const auto ok = read_count("--gpus", arguments.gpus, kRanksLimits, &deployment->gpus); !ok) {
     return ok;
   }
-  const bool only_gpus = arguments.tensor.empty() && arguments.pipeline.empty() &&
-                         arguments.pipeline_layers.empty() && deployment->gpus > 0;
-  if (only_gpus) parallel.tensor = static_cast<std::uint32_t>(deployment->gpus);
   if (const auto ok = read_stages(arguments.pipeline_layers, &parallel); !ok) return ok;
   if (arguments.pipeline.empty() && !parallel.pipeline_layers.empty()) {
     parallel.pipeline = static_cast<std::uint32_t>(parallel.pipeline_layers.size());
@@ -161,6 +167,12 @@ Status read_parallelism(const PlanArguments& arguments, Deployment* deployment) 
         Field{"--dcp", arguments.decode_context, &parallel.decode_context},
         Field{"--pcp", arguments.prefill_context, &parallel.prefill_context}}) {
     if (const auto ok = read_ranks(field.option, field.text, field.value); !ok) return ok;
+  }
+  share_gpus(arguments, deployment);
+  if (!arguments.interleave.empty() && parallel.decode_context == 1) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("--dcp-interleave is '{}' without --dcp; allowed: with --dcp above 1",
+                            arguments.interleave));
   }
   return read_count("--dcp-interleave", arguments.interleave, kRanksLimits, &parallel.interleave);
 }

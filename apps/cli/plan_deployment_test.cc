@@ -148,6 +148,56 @@ TEST(PlanDeployment, SweepsDoubleAndEndWhereAsked) {
   }
 }
 
+TEST(PlanDeployment, ASweepOverRanksNeedsNoPlanOfOneGpu) {
+  const auto ran = run_command({"plan", "llama-3-70b", "--gpu", "h100", "--sweep", "tp=1..8"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out,
+              AllOf(HasSubstr("rank tp0..1\n"), HasSubstr("TP 1: llama-3-70b: tp0: weights")));
+  expect_refused(run_command({"plan", "deepseek-v3", "--gpu", "l4", "--sweep", "tp=1..2"}),
+                 HasSubstr("tp0: weights are"));
+}
+
+TEST(PlanDeployment, GpusWithoutRanksAreAStagesShareOfThem) {
+  const json plan = plan_of({"deepseek-v3", "--gpu", "h200", "--gpus", "16", "--pp", "2"});
+  EXPECT_EQ(plan.at("ranks").at(0).at("ranks"), 8);
+  EXPECT_EQ(plan.at("copies"), 1);
+  expect_refused(run_command({"plan", "deepseek-v3", "--gpus", "7", "--pp", "2"}),
+                 HasSubstr("gpus is 7; allowed: multiples of 2"));
+}
+
+TEST(PlanDeployment, DealtOutTokensNeverPassTheModelsPositions) {
+  const json plan = plan_of(
+      {"deepseek-v3", "--tp", "8", "--dcp", "8", "--dcp-interleave", "48", "--pool", "40GiB"});
+  EXPECT_EQ(plan.at("context_tokens"), 163'840);
+  expect_refused(run_command({"plan", "deepseek-v3", "--dcp-interleave", "4"}),
+                 HasSubstr("--dcp-interleave is '4' without --dcp"));
+}
+
+TEST(PlanDeployment, WhereAllLayersHaveAWindowTokensAreThoseOfAllAtOnce) {
+  const json rank = plan_of({"mistral-7b", "--pool", "40GiB", "--context", "8k"}).at("ranks").at(0);
+  const std::uint64_t at_once = rank.at("concurrency");
+  EXPECT_GT(at_once, 10u);
+  EXPECT_EQ(rank.at("tokens"), at_once * 8192);
+}
+
+TEST(PlanDeployment, ADecodeStepPast64BitsLeavesTheBytes) {
+  const json plan = plan_of({"deepseek-v3", "--at", "1099511627776"});
+  EXPECT_EQ(plan.at("ranks").at(0).at("bytes_per_sequence").at("1099511627776"),
+            70'272u * (std::uint64_t{1} << 40));
+  EXPECT_THAT(plan.at("notes").dump(), HasSubstr("do not fit 64 bits"));
+}
+
+TEST(PlanDeployment, WhatChangesNothingIsSaid) {
+  EXPECT_THAT(plan_of({"llama-3-8b", "--pool", "4GiB", "--reserve", "1GiB"}).at("notes").dump(),
+              HasSubstr("the pool is given"));
+  EXPECT_THAT(plan_of({"llama-3-8b", "--weights", "9GB"}).at("notes").dump(),
+              HasSubstr("where a GPU's memory is known"));
+  EXPECT_THAT(plan_of({"llama-3-8b", "--bandwidth", "1TB/s"}).at("notes").dump(),
+              HasSubstr("a roofline needs both"));
+  expect_refused(run_command({"plan", "llama-3-8b", "--engine", "vllm", "--explain"}),
+                 HasSubstr("--engine is 'vllm' with --explain"));
+}
+
 TEST(PlanDeployment, ARankThatASweepCannotHaveIsARowWithItsReason) {
   const json rows = plan_of({"gemma-3-1b", "--sweep", "tp=4..8"}).at("sweep");
   EXPECT_TRUE(rows.at(0).contains("growing_bytes_per_token"));
@@ -231,6 +281,10 @@ TEST(PlanDeployment, APictureThatCannotBeDrawnLeavesNoFile) {
   expect_refused(run_command({"plan", "deepseek-v3", "--svg", picture, "--chart", "pie"}),
                  HasSubstr("--chart is 'pie'; allowed: bytes, capacity, roofline"));
   expect_refused(run_command({"plan", "deepseek-v3", "--chart", "bytes"}), HasSubstr("--svg"));
+  expect_refused(run_command({"plan", "deepseek-v3", "--svg", folder.path()}),
+                 HasSubstr("--svg " + folder.path() + " is a folder"));
+  expect_refused(run_command({"plan", "deepseek-v3", "--svg", picture, "--html", picture}),
+                 HasSubstr("which is --html's file"));
   expect_refused(run_command({"plan", "deepseek-v3", "--html", "/nowhere/x.html"}),
                  HasSubstr("/nowhere"));
   expect_refused(run_command({"plan", "no-such-model", "--html", folder.path() + "/x.html"}),
@@ -244,7 +298,11 @@ TEST(PlanDeployment, ThreeArticlesAreRecomputed) {
   EXPECT_THAT(run_command({"plan", "--reproduce"}).out,
               AllOf(HasSubstr("DIFFERS"), HasSubstr("56.889"), HasSubstr("295.3")));
   expect_refused(run_command({"plan", "deepseek-v3", "--reproduce"}),
-                 HasSubstr("--reproduce is given with model 'deepseek-v3'"));
+                 HasSubstr("--reproduce is given with --model deepseek-v3; allowed: alone"));
+  for (const std::string option : {"--html", "--svg", "--gpu", "--engine", "--tp"}) {
+    expect_refused(run_command({"plan", "--reproduce", option, "x"}),
+                   HasSubstr("--reproduce is given with " + option + " x"));
+  }
 }
 
 }  // namespace

@@ -20,9 +20,9 @@ Result<PlanChart> parse_chart(const PlanArguments& arguments) {
               fmt::format("--chart is '{}'; allowed: bytes, capacity, roofline", name));
 }
 
-Result<std::optional<ReportFile>> claim_one(const std::string& path) {
+Result<std::optional<ReportFile>> claim_one(std::string_view option, const std::string& path) {
   if (path.empty()) return std::optional<ReportFile>{};
-  auto file = ReportFile::claim(path);
+  auto file = ReportFile::claim(option, path);
   if (!file) return propagate(file);
   return std::optional<ReportFile>(std::move(*file));
 }
@@ -102,9 +102,14 @@ Result<PlanFiles> PlanFiles::claim(const PlanArguments& arguments) {
   if (!arguments.chart.empty() && arguments.svg.empty()) {
     return fail(ErrorCode::Invalid, "--chart is given without --svg; allowed: with --svg FILE");
   }
-  auto html = claim_one(arguments.html);
+  if (!arguments.svg.empty() && arguments.svg == arguments.html) {
+    return fail(ErrorCode::Invalid, fmt::format("--svg is {}, which is --html's file; allowed: two "
+                                                "files",
+                                                arguments.svg));
+  }
+  auto html = claim_one("--html", arguments.html);
   if (!html) return propagate(html);
-  auto svg = claim_one(arguments.svg);
+  auto svg = claim_one("--svg", arguments.svg);
   if (!svg) return propagate(svg);
   return PlanFiles(std::move(*html), std::move(*svg), *chart);
 }

@@ -56,6 +56,7 @@ struct PlannedCrossover {
   std::string grouped;
   std::string latent;
   TensorCrossover crossover;
+  std::uint64_t pool_bytes = 0;  // per GPU, the same for both
 };
 
 // For each pair of such models that were planned with a pool.

@@ -45,9 +45,8 @@ std::string crossover_text(const PlannedCrossover& one) {
   const std::string grouped = clean_text(one.grouped);
   const std::string latent = clean_text(one.latent);
   std::string text = fmt::format(
-      "{} holds more tokens than {} in the same pool per GPU from TP {} "
-      "on",
-      grouped, latent, rounded_text(one.crossover.real_degree, 2));
+      "in {} per GPU, whatever weights leave, {} holds more tokens than {} from TP {} on",
+      format_bytes(one.pool_bytes), grouped, latent, rounded_text(one.crossover.real_degree, 2));
   if (!one.crossover.first_degree) return text + ", which its heads do not reach\n";
   text += fmt::format("; TP {} is the first that divides the heads of both\n",
                       *one.crossover.first_degree);
@@ -105,7 +104,8 @@ Result<std::vector<PlannedCrossover>> crossovers_of(std::span<const PlanAnswer> 
       if (latent.model.family != AttentionFamily::kLatent) continue;
       auto crossover = crossover_of(grouped, latent);
       if (!crossover) return propagate(crossover);
-      crossovers.push_back({grouped.plan.model, latent.plan.model, std::move(*crossover)});
+      crossovers.push_back({grouped.plan.model, latent.plan.model, std::move(*crossover),
+                            *grouped.plan.ranks.front().pool_bytes});
     }
   }
   return crossovers;

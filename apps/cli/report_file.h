@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "emblema/contract/result.h"
 
@@ -13,7 +15,8 @@ class ReportFile {
  public:
   // Invalid: something that is no regular file is there. Io: the folder cannot be written, with the
   // system's reason.
-  static Result<ReportFile> claim(const std::string& path);
+  // `option` named the path: "--html".
+  static Result<ReportFile> claim(std::string_view option, const std::string& path);
 
   ReportFile(ReportFile&& other) noexcept;
   ReportFile& operator=(ReportFile&& other) = delete;
@@ -23,8 +26,9 @@ class ReportFile {
   [[nodiscard]] Status write(const std::string& content);
 
  private:
-  explicit ReportFile(std::string path) : path_(std::move(path)) {}
+  ReportFile(std::string_view option, std::string path) : option_(option), path_(std::move(path)) {}
   std::string partial() const { return path_ + ".partial"; }
+  std::string option_;
   std::string path_;  // empty: moved from, or written
 };
 

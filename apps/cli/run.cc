@@ -135,7 +135,8 @@ Result<Outcome> run(const RunArguments& arguments) {
   if (!options) return propagate(options);
   const auto geometry = job_geometry(arguments);
   if (!geometry) return propagate(geometry);
-  auto file = ReportFile::claim(arguments.html);  // a minute's work is not lost for want of it
+  auto file =
+      ReportFile::claim("--html", arguments.html);  // a minute's work is not lost for want of it
   if (!file) return propagate(file);
   ProgressBar bar;
   const auto report = agents::run_agents(

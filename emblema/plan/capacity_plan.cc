@@ -61,16 +61,47 @@ Result<LayerCapacity> layer_capacity(const LayerGeometry& layer, const Stage& st
   return capacity;
 }
 
+// A decode step past 64 bits of FLOP is not counted; the bytes are.
+void note_step(const CapacityPlan& plan, std::vector<std::string>* notes) {
+  const RankCapacity& rank = plan.ranks.front();
+  const bool reads = rank.growing_bytes_per_token.numerator() > 0;
+  if (!reads || rank.step.context_tokens > 0) return;
+  notes->push_back(fmt::format("the FLOP of a decode step over {} tokens do not fit 64 bits",
+                               plan.step_context_tokens));
+}
+
+// What was said and changed nothing.
+void note_unused(const Deployment& deployment, const CapacityPlan& plan,
+                 std::vector<std::string>* notes) {
+  const bool is_set = deployment.reserve_bytes > 0 ||
+                      deployment.memory_share != Deployment().memory_share ||
+                      deployment.weight_bytes.has_value();
+  const auto& hardware = deployment.hardware;
+  if (is_set && deployment.pool_bytes) {
+    notes->emplace_back("the pool is given: nothing is taken off it for weights or a reserve");
+  } else if (is_set && !plan.ranks.front().pool_bytes) {
+    notes->emplace_back(
+        "weights, share and reserve matter where a GPU's memory is known: give its name or its "
+        "memory");
+  }
+  if (hardware &&
+      hardware->bandwidth_bytes_per_second.has_value() != hardware->bf16_flops.has_value()) {
+    notes->emplace_back("a roofline needs both the bandwidth and the FLOP/s of a GPU");
+  }
+}
+
 // What was asked beyond what the model is made for, and what the pool's division assumed without
 // being told.
 void note_assumptions(const Deployment& deployment, std::uint64_t max_positions,
                       CapacityPlan* plan) {
-  const auto longest = std::max_element(deployment.at_tokens.begin(), deployment.at_tokens.end());
-  if (max_positions > 0 && longest != deployment.at_tokens.end() && *longest > max_positions) {
-    plan->notes.push_back(
-        fmt::format("a sequence of {} tokens is longer than the model's {} positions", *longest,
-                    max_positions));
+  std::uint64_t longest = deployment.context_tokens;
+  for (const std::uint64_t tokens : deployment.at_tokens) longest = std::max(longest, tokens);
+  if (max_positions > 0 && longest > max_positions) {
+    plan->notes.push_back(fmt::format(
+        "a sequence of {} tokens is longer than the model's {} positions", longest, max_positions));
   }
+  note_step(*plan, &plan->notes);
+  note_unused(deployment, *plan, &plan->notes);
   const RankCapacity& rank = plan->ranks.front();
   if (!rank.pool) return;
   if (deployment.context_tokens == 0) {
@@ -208,9 +239,9 @@ Status place_steps(const Deployment& deployment, std::uint64_t context, PlannedR
       1,
       local_tokens(context, 0, deployment.parallel.decode_context, deployment.parallel.interleave));
   const auto own_heads = attention_step(rank->geometry, rows);
-  if (!own_heads) return propagate(own_heads);
+  if (!own_heads) return {};  // past 64 bits: bytes are answered all the same, and a note says so
   const auto step = dealt_step(*own_heads, deployment.parallel.decode_context);
-  if (!step) return propagate(step);
+  if (!step) return {};
   const auto intensity = intensity_of(*step);
   if (!intensity) return propagate(intensity);
   rank->capacity.step = *step;

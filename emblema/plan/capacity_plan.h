@@ -72,7 +72,9 @@ struct RankCapacity {
   std::optional<PoolPlan> pool;                 // blocks per group, arena, used bytes; its tokens
                                                 // are rows of this rank
   std::optional<PoolPlanOptions> pool_options;  // what an engine must be given to divide like this
-  std::uint64_t tokens = 0;       // of one sequence as long as fits; on all dcp ranks together
+  // Of one sequence as long as fits, or of the sequences that fit at once if those are more (every
+  // layer has a window); on all dcp ranks together.
+  std::uint64_t tokens = 0;
   std::uint64_t concurrency = 0;  // sequences of the context's length at once
   std::string capacity_bound_by;  // "blocks of group growing", "arena slots"
 

@@ -188,7 +188,9 @@ Result<std::uint64_t> longest_alone(const PlannedRank& rank, const Deployment& d
   alone.max_positions = tokens_of_rank(alone.max_positions, deployment.parallel);
   const auto plan = plan_pool(rank.layout, *rank.capacity.pool_bytes, alone);
   if (!plan) return propagate(plan);
-  return tokens_over_ranks(plan->sequence_tokens, deployment.parallel);
+  const std::uint64_t longest = tokens_over_ranks(plan->sequence_tokens, deployment.parallel);
+  const std::uint64_t positions = rank.geometry.model().max_positions;
+  return positions == 0 ? longest : std::min(longest, positions);
 }
 
 Status divide_pool(std::uint64_t context_tokens, const Deployment& deployment, PlannedRank* rank) {
@@ -200,7 +202,10 @@ Status divide_pool(std::uint64_t context_tokens, const Deployment& deployment, P
   if (!plan) return propagate(plan);
   rank->capacity.pool = *plan;
   rank->capacity.pool_options = options;
-  rank->capacity.tokens = tokens_over_ranks(plan->tokens, deployment.parallel);
+  // Where every layer has a window one sequence is no measure: it may be as long as it likes.
+  rank->capacity.tokens =
+      std::max(tokens_over_ranks(plan->tokens, deployment.parallel),
+               checked_mul(plan->sequences, context_tokens).value_or(UINT64_MAX));
   rank->capacity.concurrency = plan->sequences;
   rank->capacity.capacity_bound_by = bound_of(rank->layout, *plan);
   return {};

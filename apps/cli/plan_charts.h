@@ -14,6 +14,7 @@
 #include "emblema/plan/capacity_plan.h"
 #include "emblema/plan/curves.h"
 #include "emblema/report/chart.h"
+#include "emblema/report/table.h"
 
 namespace emblema {
 
@@ -36,6 +37,8 @@ struct PlanPicture {
   Deployment deployment{};
   std::string headline{};                     // the answer in one line
   std::optional<RooflinePicture> roofline{};  // none: not asked
+  std::optional<Table> engines{};             // a row for each, ours first; none: not asked
+  std::vector<std::string> engine_lines{};    // what they would log, how they differ
 };
 
 enum class PlanChart : std::uint8_t { kBytes, kCapacity, kRoofline };

@@ -272,6 +272,17 @@ TEST(PlanDeployment, APageAndAPictureAreWritten) {
   EXPECT_FALSE(std::filesystem::exists(page + ".partial"));
 }
 
+TEST(PlanDeployment, APageTellsOfTheEnginesAskedFor) {
+  const Folder folder;
+  const std::string page = folder.path() + "/plan.html";
+  ASSERT_EQ(run_command({"plan", "deepseek-v3", "--pool", "60GiB", "--block-tokens", "64",
+                         "--compare", "vllm,sglang", "--html", page})
+                .exit_code,
+            0);
+  EXPECT_THAT(content_of(page), AllOf(HasSubstr("Other engines"), HasSubstr("as of SGLang v0.5.18"),
+                                      HasSubstr("vllm logs: GPU KV cache size: 916,736 tokens")));
+}
+
 TEST(PlanDeployment, APictureThatCannotBeDrawnLeavesNoFile) {
   const Folder folder;
   const std::string picture = folder.path() + "/plan.svg";

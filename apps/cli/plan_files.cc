@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "apps/cli/plan_peers.h"
 #include "emblema/plan/roofline.h"
 
 namespace emblema {
@@ -61,8 +62,16 @@ PlanPage page_of(std::span<const PlanAnswer> answers, const PlanView& view,
                  const std::string& command) {
   PlanPage page{.plans = {}, .per_layer = view.per_layer, .command = command};
   for (const PlanAnswer& answer : answers) {
-    page.plans.push_back({&answer.model, &answer.plan, answer.deployment, plan_headline(answer),
-                          roofline_of(answer)});
+    PlanPicture picture{&answer.model, &answer.plan, answer.deployment, plan_headline(answer),
+                        roofline_of(answer)};
+    if (!answer.peers.empty()) {
+      picture.engines = comparison_table(answer.peers, answer);
+      picture.engine_lines = comparison_lines(answer.peers);
+      for (std::string& line : log_lines(answer.peers)) {
+        picture.engine_lines.push_back(std::move(line));
+      }
+    }
+    page.plans.push_back(std::move(picture));
     // Curves compare lengths and degrees, not what is left of one.
     Deployment& drawn = page.plans.back().deployment;
     if (drawn.context_tokens == 0) drawn.context_tokens = answer.plan.context_tokens;

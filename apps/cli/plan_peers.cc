@@ -211,7 +211,7 @@ std::string peer_text(const PeerPlan& peer, const PlanAnswer& answer) {
   return text;
 }
 
-std::string comparison_text(const std::vector<PeerAnswer>& peers, const PlanAnswer& answer) {
+Table comparison_table(const std::vector<PeerAnswer>& peers, const PlanAnswer& answer) {
   Table table({{"engine"},
                {"kv dtype"},
                {"backend"},
@@ -221,19 +221,43 @@ std::string comparison_text(const std::vector<PeerAnswer>& peers, const PlanAnsw
                {"tokens", Align::kRight},
                {"at once", Align::kRight}});
   table.add_row(own_row(answer));
-  std::string below;
+  for (const PeerAnswer& peer : peers) {
+    if (peer.plan) table.add_row(peer_row(*peer.plan));
+  }
+  return table;
+}
+
+std::vector<std::string> comparison_lines(const std::vector<PeerAnswer>& peers) {
+  std::vector<std::string> lines;
   for (const PeerAnswer& peer : peers) {
     if (!peer.plan) {
-      below += clean_text(peer.refusal) + "\n";
+      lines.push_back(clean_text(peer.refusal));
       continue;
     }
-    table.add_row(peer_row(*peer.plan));
-    below += fmt::format("{}: as of {}\n", to_string(peer.engine), peer.plan->as_of);
+    const std::string who(to_string(peer.engine));
+    lines.push_back(fmt::format("{}: as of {}", who, peer.plan->as_of));
     for (const std::string& note : peer.plan->notes) {
-      below += fmt::format("{}: {}\n", to_string(peer.engine), clean_text(note));
+      lines.push_back(fmt::format("{}: {}", who, clean_text(note)));
     }
   }
-  return table.to_text() + below;
+  return lines;
+}
+
+std::string comparison_text(const std::vector<PeerAnswer>& peers, const PlanAnswer& answer) {
+  std::string text = comparison_table(peers, answer).to_text();
+  for (const std::string& line : comparison_lines(peers)) text += line + "\n";
+  return text;
+}
+
+std::vector<std::string> log_lines(const std::vector<PeerAnswer>& peers) {
+  std::vector<std::string> lines;
+  for (const PeerAnswer& peer : peers) {
+    if (!peer.plan) continue;
+    for (const std::string& line : peer.plan->log) {
+      lines.push_back(fmt::format("{} logs: {}", to_string(peer.engine), clean_text(line)));
+    }
+  }
+  return lines;
 }
 
 void write_peers(const std::vector<PeerAnswer>& peers, JsonOutput* json) {

@@ -8,6 +8,7 @@
 
 #include "apps/cli/plan_output.h"
 #include "emblema/peers/peer.h"
+#include "emblema/report/table.h"
 
 namespace emblema {
 
@@ -24,7 +25,16 @@ PeerAnswer ask_peer(PeerEngine engine, const PlanAnswer& answer);
 // One engine's plan, its log lines and ours beside it. REQUIRES: a plan, not a refusal.
 std::string peer_text(const PeerPlan& peer, const PlanAnswer& answer);
 
-// A row for each engine, Emblema's first, then how they differ.
+// A row for each engine, Emblema's first.
+Table comparison_table(const std::vector<PeerAnswer>& peers, const PlanAnswer& answer);
+
+// As of which version, how each differs; or why it refuses.
+std::vector<std::string> comparison_lines(const std::vector<PeerAnswer>& peers);
+
+// "vllm logs: GPU KV cache size: ..."
+std::vector<std::string> log_lines(const std::vector<PeerAnswer>& peers);
+
+// The table, and the lines below it.
 std::string comparison_text(const std::vector<PeerAnswer>& peers, const PlanAnswer& answer);
 
 void write_peers(const std::vector<PeerAnswer>& peers, JsonOutput* json);

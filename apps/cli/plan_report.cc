@@ -306,6 +306,16 @@ void add_notes(const PlanCurves& curves, HtmlReport* html) {
   for (const std::string& note : plan.notes) html->add_paragraph("Note: " + note + ".");
 }
 
+// The same question under other engines' rules.
+void add_engines(const PlanPicture& picture, HtmlReport* html) {
+  if (!picture.engines) return;
+  html->add_section("Other engines");
+  html->add_table(*picture.engines, "In the same memory, of " + picture.plan->model);
+  std::string lines;
+  for (const std::string& line : picture.engine_lines) lines += line + "\n";
+  if (!lines.empty()) html->add_code(lines);
+}
+
 void add_layers(const PlanPage& page, const CapacityPlan& plan, HtmlReport* html) {
   if (!page.per_layer) return;
   html->add_section("Every layer");
@@ -336,6 +346,7 @@ Result<HtmlReport> single_page(const PlanPage& page, const PlanCurves& curves) {
   add_refusals(curves, &html);
   if (const Status ok = add_roofline(alone, &html); !ok) return propagate(ok);
   add_layers(page, plan, &html);
+  add_engines(curves.picture, &html);
   add_notes(curves, &html);
   return html;
 }
@@ -363,6 +374,7 @@ Result<HtmlReport> comparison_page(const PlanPage& page, std::span<const PlanCur
     html.add_table(tensor_table(model), "On each GPU, at each TP");
     add_refusals(model, &html);
     add_layers(page, *model.picture.plan, &html);
+    add_engines(model.picture, &html);
     add_notes(model, &html);
   }
   return html;

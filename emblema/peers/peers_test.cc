@@ -210,6 +210,34 @@ TEST(VllmRefusals, DecodeContextMaySpanPrefillContext) {
   EXPECT_EQ(vllm(preset("deepseek-v3"), question).bytes_per_token, Rational(70'272 / 8));
 }
 
+TEST(StateBytes, OneHeadIsDividedByItsChannels) {
+  RecurrentFacts mamba1;  // Jamba-1.5-Mini: 8192 channels, 3 columns and 16 numbers of each
+  mamba1.mixer = RecurrentMixer::kMamba1;
+  mamba1.conv_channels = 8192;
+  mamba1.conv_columns = 3;
+  mamba1.state_heads = 1;
+  mamba1.state_rows = 8192;
+  mamba1.state_columns = 16;
+  const auto half = state_bytes(PeerEngine::kVllm, mamba1, 2, 2, 4);
+  ASSERT_TRUE(half) << half.error().message;
+  EXPECT_EQ(half->convolution, 4096u * 3 * 2);
+  EXPECT_EQ(half->state, 4096u * 16 * 4);
+  const auto third = state_bytes(PeerEngine::kVllm, mamba1, 3, 2, 4);
+  ASSERT_FALSE(third);
+  EXPECT_NE(third.error().message.find("vLLM 073c510c (2026-08-09) refuses: tensor_parallel is 3; "
+                                       "allowed: a divisor of 8192, the channels"),
+            std::string::npos)
+      << third.error().message;
+}
+
+TEST(StateBytes, JambaRunsOnTwoRanksOfVllm) {
+  PeerQuestion question = asked(60, 65'536);
+  question.tensor = 2;
+  const PeerPlan plan = vllm(preset("jamba-1.5-mini"), question);
+  // Attention pages grow to hold a state: 4096 x (3 + 16) bf16 numbers over 4 heads x 256.
+  EXPECT_EQ(plan.page_tokens, (4096u * 19 + 4 * 256 * 16 - 1) / (4 * 256 * 16) * 16);
+}
+
 RC_GTEST_PROP(PipelineSplit, EveryLayerIsInOneStageAndStagesDifferByOne, ()) {
   ModelConfig model;
   model.num_hidden_layers = *rc::gen::inRange<std::uint32_t>(1, 98);

@@ -11,6 +11,7 @@
 #include "emblema/contract/bytes.h"
 #include "emblema/geometry/model_check.h"
 #include "emblema/geometry/model_geometry.h"
+#include "emblema/geometry/tensor_share.h"
 
 namespace emblema {
 namespace {
@@ -178,19 +179,18 @@ std::uint64_t model_element_bytes(const ModelConfig& model) {
 
 Result<StateBytes> state_bytes(PeerEngine engine, const RecurrentFacts& facts, std::uint64_t tensor,
                                std::uint64_t conv_element, std::uint64_t state_element) {
-  if (facts.conv_channels % tensor != 0 || facts.state_heads % tensor != 0) {
-    return refuse(engine, ErrorCode::Invalid,
-                  fmt::format("tensor is {}; allowed: what divides {} channels and {} heads of "
-                              "recurrent state",
-                              tensor, facts.conv_channels, facts.state_heads));
-  }
+  LayerFacts alone;  // without heads that attend: engines divide those by rules of their own
+  alone.recurrent = facts;
+  const auto share = tensor_share(alone, static_cast<std::uint32_t>(tensor));
+  if (!share) return refuse(engine, share.error().code, share.error().message);
+  const RecurrentFacts& own = share->recurrent;
   const auto product = [](std::uint64_t a, std::uint64_t b) {
     return mul_bytes(a, b, "bytes of recurrent state");
   };
   StateBytes bytes;
-  const auto convolution = product(facts.conv_channels / tensor, facts.conv_columns);
-  auto state = product(facts.state_heads / tensor, facts.state_rows);
-  if (state) state = product(*state, facts.state_columns);
+  const auto convolution = product(own.conv_channels, own.conv_columns);
+  auto state = product(own.state_heads, own.state_rows);
+  if (state) state = product(*state, own.state_columns);
   if (state) state = product(*state, state_element);
   if (!convolution) return propagate(convolution);
   if (!state) return propagate(state);

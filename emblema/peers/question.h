@@ -61,6 +61,7 @@ struct StateBytes {
   std::uint64_t total() const { return convolution + state; }
 };
 
+// Divided as geometry's tensor_share has it: by heads, or by channels where there is one head.
 // Invalid: heads or channels that `tensor` does not divide, a state past PeerLimits.
 Result<StateBytes> state_bytes(PeerEngine engine, const RecurrentFacts& facts, std::uint64_t tensor,
                                std::uint64_t conv_element, std::uint64_t state_element);

@@ -65,6 +65,8 @@ struct PeerQuestion {
   std::optional<Rational> swa_full_tokens_ratio;  // none: 4/5; 1/10 for DeepSeek-V4
   bool dsa_trtllm = false;                        // a TRT-LLM backend for sparse attention
   std::uint64_t max_running_requests = 0;         // 0: SGLang's default
+  std::uint64_t state_slots_per_request = 0;      // of recurrent state: 1 without a radix cache, 3,
+                                                  // 4 or 5 with one; 0: SGLang's default, 3 or 5
 };
 
 // Caches that share a block table (vLLM) or a pool (SGLang).
@@ -84,7 +86,9 @@ struct PeerCapacity {
   std::uint64_t blocks = 0;           // vLLM: of the pool, the unused block 0 included;
                                       // SGLang: pages of the first pool
   std::uint64_t tokens = 0;           // as exact integers give it
-  Rational concurrency;               // requests of max_model_len; SGLang does not print one
+  Rational concurrency;               // requests of max_model_len; SGLang does not print one:
+                                      // by its tokens, at most max_requests
+  std::uint64_t max_requests = 0;     // SGLang: that run side by side, whatever their length
   std::uint64_t admission_bytes = 0;  // vLLM: what it wants to see free for one request
 };
 

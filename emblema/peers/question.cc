@@ -88,6 +88,8 @@ Status check_question(const PeerQuestion& question) {
       Bound{"speculative tokens", question.speculative_tokens, 0, PeerLimits::kBlockTokensMax},
       Bound{"mamba chunk tokens", question.mamba_chunk_tokens, 0, PeerLimits::kBlockTokensMax},
       Bound{"max running requests", question.max_running_requests, 0, PeerLimits::kBlockTokensMax},
+      Bound{"state slots per request", question.state_slots_per_request, 0,
+            PeerLimits::kBlockTokensMax},
   };
   for (const Bound& bound : bounds) {
     if (auto ok = check_bound(bound); !ok) return ok;

@@ -60,6 +60,7 @@ PeerQuestion question_of(PeerEngine engine, const PlanAnswer& answer) {
   question.pipeline = deployment.parallel.pipeline;
   question.pipeline_layers = deployment.parallel.pipeline_layers;
   question.decode_context = deployment.parallel.decode_context;
+  question.interleave = deployment.parallel.interleave;
   question.prefill_context = deployment.parallel.prefill_context;
   question.data_attention = deployment.parallel.data_attention;
   if (deployment.block_tokens > 0) question.block_tokens = deployment.block_tokens;

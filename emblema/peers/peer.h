@@ -43,6 +43,7 @@ struct PeerQuestion {
   std::uint32_t tensor = 1;
   std::uint32_t pipeline = 1;
   std::uint32_t decode_context = 1;
+  std::uint64_t interleave = 1;                  // vLLM: tokens in a row on one decode-context rank
   std::uint32_t prefill_context = 1;             // vLLM: PCP; SGLang: attention context parallelism
   std::uint32_t data_attention = 1;              // SGLang: --dp-size with DP attention
   std::vector<std::uint32_t> pipeline_layers;    // of each stage; empty: the engine's own split

@@ -112,6 +112,8 @@ PeerQuestion random_question() {
   if (*rc::gen::arbitrary<bool>()) question.kv_memory_bytes = edge();
   question.max_model_len = edge();
   question.draft_layers = *rc::gen::element(0u, 0u, 1u, 3u, 2000u);
+  question.interleave = *rc::gen::element<std::uint64_t>(1, 1, 16, edge());
+  question.state_slots_per_request = edge();
   question.batched_tokens = edge();
   question.mamba_mode =
       *rc::gen::element(MambaCacheMode::kNone, MambaCacheMode::kAlign, MambaCacheMode::kAll);
@@ -168,6 +170,13 @@ std::vector<Refusal> vllm_refusals() {
   all.back().question.tensor = 8;
   ask("deepseek-v3", "divisors of tensor 8").decode_context = 3;
   all.back().question.tensor = 8;
+  ask("deepseek-v3", "interleave is 32; allowed: divisors of block size 16").interleave = 32;
+  all.back().question.tensor = 8;
+  all.back().question.decode_context = 8;
+  ask("deepseek-v3", "interleave is 24; allowed: divisors of block size 64").interleave = 24;
+  all.back().question.tensor = 8;
+  all.back().question.decode_context = 8;
+  all.back().question.block_tokens = 64;
   ask("llama-3-8b", "prefill context is 2").prefill_context = 2;
   ask("deepseek-v3", "prefill context 2: 1, 2, 8").prefill_context = 2;
   all.back().question.tensor = 4;
@@ -199,6 +208,33 @@ TEST(VllmRefusals, DecodeContextOfGroupedHeadsNeedsReplication) {
   question.decode_context = 2;
   const PeerPlan plan = vllm(preset("llama-3-8b"), question);
   EXPECT_EQ(plan.bytes_per_token, Rational(131'072 / 8 / 2));
+}
+
+TEST(VllmRefusals, AnInterleaveThatDividesTheBlockIsFine) {
+  PeerQuestion question;
+  question.interleave = 16;
+  question.tensor = 8;
+  question.decode_context = 8;
+  EXPECT_EQ(vllm(preset("deepseek-v3"), question).bytes_per_token, Rational(70'272 / 8));
+  question.interleave = 24;  // not read where tokens are not dealt out
+  question.decode_context = 1;
+  EXPECT_TRUE(plan_vllm(preset("deepseek-v3"), question));
+}
+
+TEST(Peers, TheBlockSizeIsAGuessOnlyWhereNobodyGaveIt) {
+  PeerQuestion question;
+  EXPECT_TRUE(has(vllm(preset("deepseek-v3.2"), question).notes, "without a backend to choose it"));
+  question.block_tokens = 64;
+  EXPECT_FALSE(has(vllm(preset("deepseek-v3.2"), question).notes, "the GPU is unknown"));
+}
+
+TEST(Peers, AnAmdGpuGetsFiguresWithoutABackend) {
+  PeerQuestion question = asked(60, 163'840);
+  question.gpu_arch = "gfx942";
+  const PeerPlan plan = vllm(preset("deepseek-v3"), question);
+  EXPECT_EQ(plan.backend, "");
+  EXPECT_EQ(plan.bytes_per_token, Rational(70'272));
+  EXPECT_TRUE(has(plan.notes, "which backends vLLM has on gfx942 is not known here"));
 }
 
 TEST(VllmRefusals, DecodeContextMaySpanPrefillContext) {

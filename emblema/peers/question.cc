@@ -81,6 +81,7 @@ Status check_question(const PeerQuestion& question) {
       Bound{"decode context", question.decode_context, 1, PeerLimits::kRanksMax},
       Bound{"prefill context", question.prefill_context, 1, PeerLimits::kRanksMax},
       Bound{"data attention", question.data_attention, 1, PeerLimits::kRanksMax},
+      Bound{"interleave", question.interleave, 1, PeerLimits::kBlockTokensMax},
       Bound{"block tokens", question.block_tokens.value_or(1), 1, PeerLimits::kBlockTokensMax},
       Bound{"max model len", question.max_model_len, 0, PeerLimits::kTokensMax},
       Bound{"batched tokens", question.batched_tokens, 1, PeerLimits::kTokensMax},

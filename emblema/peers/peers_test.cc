@@ -76,6 +76,51 @@ TEST(Peers, ChunkedAttentionTurnsTheHybridManagerOff) {
   EXPECT_TRUE(has(plan.notes, "hybrid cache manager is off"));
 }
 
+// Llama-3.1-8B's shape as a quantised checkpoint has it.
+ModelConfig quantised(const std::string& quantization) {
+  return peers_testing::parsed(
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096,
+          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+          "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072,
+          "torch_dtype": "bfloat16", "quantization_config": )" +
+      quantization + "}");
+}
+
+TEST(Peers, AutoFollowsTheSchemeOfTheCheckpoint) {
+  const std::string fp8 =
+      R"("kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": false}})";
+  const ModelConfig modelopt =
+      quantised(R"({"quant_method": "modelopt", "quant_algo": "FP8", )" + fp8);
+  PeerPlan plan = vllm(modelopt, PeerQuestion{});
+  EXPECT_EQ(plan.kv_cache_dtype, "fp8_e4m3");
+  EXPECT_EQ(plan.bytes_per_token, Rational(65'536));
+  EXPECT_TRUE(has(plan.notes, "asks for a cache in fp8, which 'auto' follows: fp8_e4m3"));
+  plan = sglang(modelopt, PeerQuestion{});
+  EXPECT_EQ(plan.kv_cache_dtype, "fp8_e4m3");
+  EXPECT_EQ(plan.bytes_per_token, Rational(65'536));
+
+  // compressed-tensors: a matter of vLLM's layers, which SGLang does not read.
+  const ModelConfig by_layer = quantised(R"({"quant_method": "compressed-tensors", )" + fp8);
+  EXPECT_EQ(vllm(by_layer, PeerQuestion{}).kv_cache_dtype, "fp8");
+  EXPECT_EQ(sglang(by_layer, PeerQuestion{}).kv_cache_dtype, "auto");
+  EXPECT_EQ(sglang(by_layer, PeerQuestion{}).bytes_per_token, Rational(131'072));
+
+  const ModelConfig nvfp4 =
+      quantised(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})");
+  EXPECT_EQ(vllm(nvfp4, PeerQuestion{}).bytes_per_token, Rational(32 * 8 * 144));
+  EXPECT_EQ(sglang(nvfp4, PeerQuestion{}).kv_cache_dtype, "auto");
+}
+
+TEST(Peers, WhatIsAskedGoesBeforeTheScheme) {
+  const ModelConfig model =
+      quantised(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"})");
+  PeerQuestion question;
+  question.kv_cache_dtype = "bfloat16";
+  const PeerPlan plan = vllm(model, question);
+  EXPECT_EQ(plan.bytes_per_token, Rational(131'072));
+  EXPECT_FALSE(has(plan.notes, "quantization_config"));
+}
+
 TEST(Peers, ASharedLayerHasNoCacheOfItsOwn) {
   const PeerPlan plan = vllm(preset("gemma-3n-e4b"), PeerQuestion{});
   std::size_t caches = 0;

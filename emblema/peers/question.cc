@@ -62,6 +62,17 @@ std::optional<KvDtype> own_dtype(std::string_view word, const ModelConfig& model
   return std::nullopt;
 }
 
+// "": the scheme is not one that the engine follows.
+std::string_view scheme_dtype(PeerEngine engine, const KvCacheScheme& scheme) {
+  const bool is_fp8 = scheme.numbers == "fp8";
+  if (scheme.method.starts_with("modelopt")) {
+    if (is_fp8) return "fp8_e4m3";
+    return engine == PeerEngine::kVllm ? scheme.numbers : std::string_view();
+  }
+  const bool by_layer = engine == PeerEngine::kVllm && scheme.method == "compressed-tensors";
+  return by_layer && is_fp8 ? "fp8" : "";
+}
+
 bool is_one_rank(const PeerQuestion& question) {
   return question.tensor == 1 && question.pipeline == 1 && question.decode_context == 1 &&
          question.prefill_context == 1 && question.data_attention == 1 &&
@@ -174,6 +185,17 @@ const LayerFacts& draft_like_layer(const ModelConfig& model) {
         return layer.cache == LayerCache::kOwn && layer.reach == LayerReach::kFull;
       });
   return full == model.layers.rend() ? model.layers.back() : *full;
+}
+
+std::string followed_cache_dtype(PeerEngine engine, const ModelConfig& model,
+                                 const PeerQuestion& question, PeerPlan* plan) {
+  if (question.kv_cache_dtype != "auto" || !model.kv_cache_scheme) return question.kv_cache_dtype;
+  const std::string_view word = scheme_dtype(engine, *model.kv_cache_scheme);
+  if (word.empty()) return question.kv_cache_dtype;
+  plan->notes.push_back(fmt::format(
+      "the checkpoint's quantization_config asks for a cache in {}, which 'auto' follows: {}",
+      model.kv_cache_scheme->numbers, word));
+  return std::string(word);
 }
 
 std::uint64_t model_element_bytes(const ModelConfig& model) {

@@ -68,7 +68,8 @@ class SglangPlanner {
     const auto seen = sglang_model(model_);
     if (!seen) return propagate(seen);
     seen_ = *seen;
-    auto dtype = parse_sglang_dtype(question_.kv_cache_dtype, model_);
+    const auto word = followed_cache_dtype(kEngine, model_, question_, &plan_);
+    auto dtype = parse_sglang_dtype(word, model_);
     if (!dtype) return propagate(dtype);
     options_.dtype = std::move(*dtype);
     plan_.kv_cache_dtype = options_.dtype.name;

@@ -121,7 +121,8 @@ class VllmPlanner {
   }
 
   Status choose_backend() {
-    auto dtype = parse_vllm_cache_dtype(question_.kv_cache_dtype, model_);
+    auto dtype =
+        parse_vllm_cache_dtype(followed_cache_dtype(kEngine, model_, question_, &plan_), model_);
     if (!dtype) return propagate(dtype);
     options_.max_model_len = plan_.max_model_len;
     options_.block_tokens = question_.block_tokens.value_or(default_block());

@@ -96,7 +96,8 @@ TEST(KvCacheSchemeOf, WhatCheckpointsAskOfTheCache) {
                         {"dynamic": false, "num_bits": 8, "type": "float"}})"),
             "modelopt:fp8");
   EXPECT_EQ(numbers(R"({"quant_method": "compressed-tensors", "kv_cache_scheme":
-                        {"dynamic": false, "num_bits": 8, "strategy": "tensor", "type": "float"}})"),
+                        {"dynamic": false, "num_bits": 8, "type": "float",
+                         "strategy": "tensor"}})"),
             "compressed-tensors:fp8");
   EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "quant_algo": "FP8", "quantization":
                         {"kv_cache_quant_algo": "FP8"}})"),

@@ -82,17 +82,18 @@ Result<std::vector<SweepRow>> sweep_rows(const PlanAnswer& answer, const Sweep& 
 
 // A refusal of the one engine that was asked for is an error; among others it is a row.
 Status ask_peers(const PlanArguments& arguments, PlanAnswer* answer) {
-  const auto asked = peers_asked(arguments.engine, arguments.compare);
+  const auto asked = peers_asked(arguments);
   if (!asked) return propagate(asked);
   if (asked->engine) {
-    answer->peers.push_back(ask_peer(*asked->engine, *answer));
+    answer->peers.push_back(ask_peer(*asked->engine, *answer, asked->kv_dtype));
     if (!answer->peers.back().plan) {
       return fail(ErrorCode::Invalid,
                   fmt::format("{}: {}", answer->model.name, answer->peers.back().refusal));
     }
   }
   for (const PeerEngine engine : asked->compare) {
-    if (engine != asked->engine) answer->peers.push_back(ask_peer(engine, *answer));
+    if (engine == asked->engine) continue;
+    answer->peers.push_back(ask_peer(engine, *answer, asked->kv_dtype));
   }
   return {};
 }

@@ -86,6 +86,10 @@ void add_views(CLI::App& app, PlanArguments* arguments) {
       ->type_name("emblema|vllm|sglang");
   app.add_option("--compare", arguments->compare, "The same under other engines' rules, beside it")
       ->type_name("ENGINE,...");
+  app.add_option(
+         "--engine-kv-dtype", arguments->engine_kv_dtype,
+         "Numbers of those engines' caches in their own word, as nvfp4; default: --kv-dtype")
+      ->type_name("WORD");
   app.add_flag("--per-layer", arguments->per_layer, "List every layer");
   app.add_flag("--explain", arguments->explain, "How each figure comes about");
   app.add_flag("--reproduce", arguments->reproduce,

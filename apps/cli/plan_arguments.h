@@ -40,6 +40,7 @@ struct PlanArguments {
   std::string prefill_context;
   // What to show
   std::string engine = "emblema";
+  std::string engine_kv_dtype;
   std::string compare;
   std::string html;
   std::string svg;

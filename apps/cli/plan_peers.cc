@@ -1,6 +1,7 @@
 #include "apps/cli/plan_peers.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -24,23 +25,41 @@ Result<std::optional<PeerEngine>> parse_engine(std::string_view option, std::str
               fmt::format("{} is '{}'; allowed: emblema, vllm, sglang", option, text));
 }
 
-// The engine's word for how numbers are stored. Left to it: 16 bits as the model is, and
-// DeepSeek-V4, which vLLM serves with fp8 caches alone.
-std::string dtype_word(PeerEngine engine, const PlanAnswer& answer) {
+// The engines' words for a --kv-dtype; "": there is none. 16 bits are left to the engine: "auto" is
+// as the model, or its checkpoint, has it.
+struct DtypeWords {
+  KvDtype dtype;
+  std::string_view vllm;
+  std::string_view sglang;
+};
+constexpr std::array kDtypeWords = {
+    DtypeWords{KvDtype::kBf16, "auto", "auto"},
+    DtypeWords{KvDtype::kFp16, "float16", "auto"},
+    DtypeWords{KvDtype::kFp8, "fp8", "fp8_e4m3"},
+    DtypeWords{KvDtype::kFp8Rope16, "fp8", "fp8_e4m3"},
+    DtypeWords{KvDtype::kFp8DsMla, "fp8_ds_mla", "fp8_e4m3"},
+    DtypeWords{KvDtype::kInt8PerTokenHead, "int8_per_token_head", ""},
+    DtypeWords{KvDtype::kFp8PerTokenHead, "fp8_per_token_head", ""},
+};
+
+Result<std::string> dtype_word(PeerEngine engine, const PlanAnswer& answer) {
+  const KvDtype dtype = answer.deployment.kv_dtype;
   const bool is_vllm = engine == PeerEngine::kVllm;
-  switch (answer.deployment.kv_dtype) {
-    case KvDtype::kBf16:
-      return is_vllm && answer.model.family == AttentionFamily::kCompressed ? "fp8" : "auto";
-    case KvDtype::kFp16:
-      return is_vllm ? "float16" : "auto";
-    case KvDtype::kFp8:
-    case KvDtype::kFp8Rope16:
-      return is_vllm ? "fp8" : "fp8_e4m3";
-    case KvDtype::kFp8DsMla:
-      return is_vllm ? "fp8_ds_mla" : "fp8_e4m3";
-    default:
-      return std::string(to_string(answer.deployment.kv_dtype));
+  // vLLM serves DeepSeek-V4 with fp8 caches alone.
+  if (is_vllm && dtype == KvDtype::kBf16 && answer.model.family == AttentionFamily::kCompressed) {
+    return "fp8";
   }
+  std::string allowed;
+  for (const DtypeWords& row : kDtypeWords) {
+    const std::string_view word = is_vllm ? row.vllm : row.sglang;
+    if (word.empty()) continue;
+    if (row.dtype == dtype) return std::string(word);
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", to_string(row.dtype));
+  }
+  return fail(ErrorCode::Invalid,
+              fmt::format("--kv-dtype is {}, for which {} has no word; allowed with it: {}, or one "
+                          "of its own words as --engine-kv-dtype",
+                          to_string(dtype), peer_version(engine), allowed));
 }
 
 std::optional<std::uint64_t> memory_of(const CapacityPlan& plan) {
@@ -51,15 +70,16 @@ std::optional<std::uint64_t> memory_of(const CapacityPlan& plan) {
   return least;
 }
 
-PeerQuestion question_of(PeerEngine engine, const PlanAnswer& answer) {
+PeerQuestion question_of(const PlanAnswer& answer, const std::string& kv_dtype) {
   const Deployment& deployment = answer.deployment;
   PeerQuestion question;
-  question.kv_cache_dtype = dtype_word(engine, answer);
+  question.kv_cache_dtype = kv_dtype;
   if (deployment.hardware) question.gpu_arch = deployment.hardware->arch;
   question.tensor = deployment.parallel.tensor;
   question.pipeline = deployment.parallel.pipeline;
   question.pipeline_layers = deployment.parallel.pipeline_layers;
   question.decode_context = deployment.parallel.decode_context;
+  question.interleave = deployment.parallel.interleave;
   question.prefill_context = deployment.parallel.prefill_context;
   question.data_attention = deployment.parallel.data_attention;
   if (deployment.block_tokens > 0) question.block_tokens = deployment.block_tokens;
@@ -162,9 +182,11 @@ void write_peer_plan(const PeerPlan& peer, JsonOutput* json) {
 
 }  // namespace
 
-Result<PeersAsked> peers_asked(std::string_view engine, std::string_view compare) {
+Result<PeersAsked> peers_asked(const PlanArguments& arguments) {
   PeersAsked asked;
-  const auto one = parse_engine("--engine", engine);
+  asked.kv_dtype = arguments.engine_kv_dtype;
+  std::string_view compare = arguments.compare;
+  const auto one = parse_engine("--engine", arguments.engine);
   if (!one) return propagate(one);
   asked.engine = *one;
   for (bool more = !compare.empty(); more;) {
@@ -177,11 +199,19 @@ Result<PeersAsked> peers_asked(std::string_view engine, std::string_view compare
     if (is_new) asked.compare.push_back(**other);
     if (more) compare.remove_prefix(comma + 1);
   }
+  if (!asked.kv_dtype.empty() && !asked.engine && asked.compare.empty()) {
+    return fail(ErrorCode::Invalid,
+                fmt::format("--engine-kv-dtype is '{}' without an engine to read it; allowed: with "
+                            "--engine or --compare vllm, sglang",
+                            asked.kv_dtype));
+  }
   return asked;
 }
 
-PeerAnswer ask_peer(PeerEngine engine, const PlanAnswer& answer) {
-  const PeerQuestion question = question_of(engine, answer);
+PeerAnswer ask_peer(PeerEngine engine, const PlanAnswer& answer, const std::string& kv_dtype) {
+  const auto word = kv_dtype.empty() ? dtype_word(engine, answer) : Result<std::string>(kv_dtype);
+  if (!word) return {engine, {}, word.error().message};
+  const PeerQuestion question = question_of(answer, *word);
   auto plan = engine == PeerEngine::kVllm ? plan_vllm(answer.model, question)
                                           : plan_sglang(answer.model, question);
   if (!plan) return {engine, {}, plan.error().message};

@@ -12,15 +12,18 @@
 
 namespace emblema {
 
-// What the options ask for: of --engine first, then of --compare. Invalid: another name.
+// What the options ask for: of --engine first, then of --compare. Invalid: another name, or
+// --engine-kv-dtype without an engine to read it.
 struct PeersAsked {
   std::optional<PeerEngine> engine;  // none: Emblema's own plan
   std::vector<PeerEngine> compare;
+  std::string kv_dtype;  // the engines' own word; "": what --kv-dtype is in theirs
 };
-Result<PeersAsked> peers_asked(std::string_view engine, std::string_view compare);
+Result<PeersAsked> peers_asked(const PlanArguments& arguments);
 
 // The plan's deployment as the engine would be started with it, in the same memory per GPU.
-PeerAnswer ask_peer(PeerEngine engine, const PlanAnswer& answer);
+// `kv_dtype` as in PeersAsked: a --kv-dtype that has no word in the engine is a refusal.
+PeerAnswer ask_peer(PeerEngine engine, const PlanAnswer& answer, const std::string& kv_dtype);
 
 // One engine's plan, its log lines and ours beside it. REQUIRES: a plan, not a refusal.
 std::string peer_text(const PeerPlan& peer, const PlanAnswer& answer);

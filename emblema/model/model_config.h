@@ -113,8 +113,9 @@ struct ModelConfig {
   double rms_norm_eps = 1e-6;
   std::optional<double> query_pre_attn_scalar;  // softmax scale = this^-1/2 (Gemma)
   std::optional<double> attn_logit_softcapping;
-  bool has_attention_sinks = false;  // in any layer
-  std::string torch_dtype;           // as spelled, "" when absent
+  bool has_attention_sinks = false;              // in any layer
+  std::string torch_dtype;                       // as spelled, "" when absent
+  std::optional<KvCacheScheme> kv_cache_scheme;  // absent: nothing is asked of the cache
 
   std::vector<LayerFacts> layers;  // num_hidden_layers of them
 

@@ -375,6 +375,8 @@ void read_weight_facts(const ConfigFields& text, const ConfigFields& outer, Mode
   const auto block = find_weight_class(family.model_type);
   WeightReader reader(text, outer, *config);
   WeightFacts facts = reader.read(block.value_or(WeightClass{}));
+  config->kv_cache_scheme = read_kv_cache_scheme(text);
+  if (!config->kv_cache_scheme) config->kv_cache_scheme = read_kv_cache_scheme(outer);
   if (text.problems().failed()) return;
   if (!block) {
     config->weights_missing =

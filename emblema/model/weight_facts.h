@@ -42,6 +42,12 @@ struct QuantizationFacts {
   std::vector<std::string> not_converted;
 };
 
+// What quantization_config asks of the KV cache. Engines act on it by method.
+struct KvCacheScheme {
+  std::string method;   // quant_method, as spelled
+  std::string numbers;  // "fp8" (e4m3, one scale per tensor), "nvfp4"; "": a scheme not known here
+};
+
 struct ExpertFacts {
   std::uint32_t routed = 0;     // experts of one layer that have weights
   std::uint32_t identity = 0;   // that the router may choose and that have none (LongCat)

@@ -258,7 +258,38 @@ class QuantizationReader {
   QuantizationFacts facts_;
 };
 
+// "fp8" and "FP8", or what compressed-tensors writes of it: vLLM 073c510c (2026-08-09) reads both.
+std::string cache_numbers(const JsonValue& scheme) {
+  if (scheme.is_string()) {
+    if (scheme.text == "fp8" || scheme.text == "FP8") return "fp8";
+    return scheme.text == "nvfp4" || scheme.text == "NVFP4" ? "nvfp4" : "";
+  }
+  const JsonValue* type = scheme.find("type");
+  const JsonValue* bits = scheme.find("num_bits");
+  const JsonValue* dynamic = scheme.find("dynamic");
+  if (type == nullptr || type->text != "float" || bits == nullptr) return "";
+  const bool is_dynamic = dynamic != nullptr && dynamic->boolean;
+  if (bits->as_count() == 8) return is_dynamic ? "" : "fp8";
+  return bits->as_count() == 4 ? "nvfp4" : "";
+}
+
 }  // namespace
+
+std::optional<KvCacheScheme> read_kv_cache_scheme(const ConfigFields& fields) {
+  const JsonValue* quantization = fields.value().find("quantization_config");
+  if (quantization == nullptr || !quantization->is_object()) return std::nullopt;
+  const JsonValue* inner = quantization->find("quantization");
+  for (const JsonValue* level : {inner, quantization}) {
+    if (level == nullptr || !level->is_object()) continue;
+    for (const std::string_view key : {"kv_cache_scheme", "kv_cache_quant_algo"}) {
+      const JsonValue* scheme = level->find(key);
+      if (scheme == nullptr) continue;
+      const JsonValue* method = quantization->find("quant_method");
+      return KvCacheScheme{method == nullptr ? "" : method->text, cache_numbers(*scheme)};
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<QuantizationFacts> read_quantization(const ConfigFields& fields) {
   const auto quantization = fields.object("quantization_config");

@@ -86,6 +86,38 @@ TEST(WeightQuantization, WhatIsNotKnownIsNamedAndFailsNothing) {
   EXPECT_FALSE(parsed(quantised("null")).weights->quantization);
 }
 
+TEST(KvCacheSchemeOf, WhatCheckpointsAskOfTheCache) {
+  const auto numbers = [](const std::string& members) -> std::string {
+    const auto scheme = parsed(quantised(members)).kv_cache_scheme;
+    return scheme ? scheme->method + ":" + scheme->numbers : "none";
+  };
+  // nvidia/GLM-5.1-NVFP4 and poolside/Laguna-S-2.1-FP8
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_scheme":
+                        {"dynamic": false, "num_bits": 8, "type": "float"}})"),
+            "modelopt:fp8");
+  EXPECT_EQ(numbers(R"({"quant_method": "compressed-tensors", "kv_cache_scheme":
+                        {"dynamic": false, "num_bits": 8, "type": "float",
+                         "strategy": "tensor"}})"),
+            "compressed-tensors:fp8");
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "quant_algo": "FP8", "quantization":
+                        {"kv_cache_quant_algo": "FP8"}})"),
+            "modelopt:fp8");
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})"),
+            "modelopt:nvfp4");
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "kv_cache_scheme":
+                        {"num_bits": 4, "type": "float"}})"),
+            "modelopt:nvfp4");
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "kv_cache_scheme": {"num_bits": 8}})"),
+            "modelopt:");
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "kv_cache_scheme":
+                        {"dynamic": true, "num_bits": 8, "type": "float"}})"),
+            "modelopt:");
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "kv_cache_scheme": 7})"), "modelopt:");
+  EXPECT_EQ(numbers(R"({"quant_method": "fp8", "weight_block_size": [128, 128]})"), "none")
+      << "weights in fp8 ask nothing of the cache";
+  EXPECT_EQ(numbers(R"({"quant_method": "modelopt", "kv_cache_scheme": null})"), "none");
+}
+
 TEST(WeightQuantization, PatternsBecomeNames) {
   EXPECT_THAT(read(R"({"quant_method": "fp8", "ignore": ["lm_head", "re:^.*self_attn\\.o_proj$",
                        "re:.*mlp\\.(gate|up)_proj.*"]})")

@@ -43,6 +43,7 @@ struct PeerQuestion {
   std::uint32_t tensor = 1;
   std::uint32_t pipeline = 1;
   std::uint32_t decode_context = 1;
+  std::uint64_t interleave = 1;                  // vLLM: tokens in a row on one decode-context rank
   std::uint32_t prefill_context = 1;             // vLLM: PCP; SGLang: attention context parallelism
   std::uint32_t data_attention = 1;              // SGLang: --dp-size with DP attention
   std::vector<std::uint32_t> pipeline_layers;    // of each stage; empty: the engine's own split
@@ -65,6 +66,8 @@ struct PeerQuestion {
   std::optional<Rational> swa_full_tokens_ratio;  // none: 4/5; 1/10 for DeepSeek-V4
   bool dsa_trtllm = false;                        // a TRT-LLM backend for sparse attention
   std::uint64_t max_running_requests = 0;         // 0: SGLang's default
+  std::uint64_t state_slots_per_request = 0;      // of recurrent state: 1 without a radix cache, 3,
+                                                  // 4 or 5 with one; 0: SGLang's default, 3 or 5
 };
 
 // Caches that share a block table (vLLM) or a pool (SGLang).
@@ -84,7 +87,9 @@ struct PeerCapacity {
   std::uint64_t blocks = 0;           // vLLM: of the pool, the unused block 0 included;
                                       // SGLang: pages of the first pool
   std::uint64_t tokens = 0;           // as exact integers give it
-  Rational concurrency;               // requests of max_model_len; SGLang does not print one
+  Rational concurrency;               // requests of max_model_len; SGLang does not print one:
+                                      // by its tokens, at most max_requests
+  std::uint64_t max_requests = 0;     // SGLang: that run side by side, whatever their length
   std::uint64_t admission_bytes = 0;  // vLLM: what it wants to see free for one request
 };
 

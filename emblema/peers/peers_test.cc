@@ -76,6 +76,51 @@ TEST(Peers, ChunkedAttentionTurnsTheHybridManagerOff) {
   EXPECT_TRUE(has(plan.notes, "hybrid cache manager is off"));
 }
 
+// Llama-3.1-8B's shape as a quantised checkpoint has it.
+ModelConfig quantised(const std::string& quantization) {
+  return peers_testing::parsed(
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096,
+          "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+          "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072,
+          "torch_dtype": "bfloat16", "quantization_config": )" +
+      quantization + "}");
+}
+
+TEST(Peers, AutoFollowsTheSchemeOfTheCheckpoint) {
+  const std::string fp8 =
+      R"("kv_cache_scheme": {"num_bits": 8, "type": "float", "dynamic": false}})";
+  const ModelConfig modelopt =
+      quantised(R"({"quant_method": "modelopt", "quant_algo": "FP8", )" + fp8);
+  PeerPlan plan = vllm(modelopt, PeerQuestion{});
+  EXPECT_EQ(plan.kv_cache_dtype, "fp8_e4m3");
+  EXPECT_EQ(plan.bytes_per_token, Rational(65'536));
+  EXPECT_TRUE(has(plan.notes, "asks for a cache in fp8, which 'auto' follows: fp8_e4m3"));
+  plan = sglang(modelopt, PeerQuestion{});
+  EXPECT_EQ(plan.kv_cache_dtype, "fp8_e4m3");
+  EXPECT_EQ(plan.bytes_per_token, Rational(65'536));
+
+  // compressed-tensors: a matter of vLLM's layers, which SGLang does not read.
+  const ModelConfig by_layer = quantised(R"({"quant_method": "compressed-tensors", )" + fp8);
+  EXPECT_EQ(vllm(by_layer, PeerQuestion{}).kv_cache_dtype, "fp8");
+  EXPECT_EQ(sglang(by_layer, PeerQuestion{}).kv_cache_dtype, "auto");
+  EXPECT_EQ(sglang(by_layer, PeerQuestion{}).bytes_per_token, Rational(131'072));
+
+  const ModelConfig nvfp4 =
+      quantised(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"})");
+  EXPECT_EQ(vllm(nvfp4, PeerQuestion{}).bytes_per_token, Rational(32 * 8 * 144));
+  EXPECT_EQ(sglang(nvfp4, PeerQuestion{}).kv_cache_dtype, "auto");
+}
+
+TEST(Peers, WhatIsAskedGoesBeforeTheScheme) {
+  const ModelConfig model =
+      quantised(R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"})");
+  PeerQuestion question;
+  question.kv_cache_dtype = "bfloat16";
+  const PeerPlan plan = vllm(model, question);
+  EXPECT_EQ(plan.bytes_per_token, Rational(131'072));
+  EXPECT_FALSE(has(plan.notes, "quantization_config"));
+}
+
 TEST(Peers, ASharedLayerHasNoCacheOfItsOwn) {
   const PeerPlan plan = vllm(preset("gemma-3n-e4b"), PeerQuestion{});
   std::size_t caches = 0;
@@ -112,6 +157,8 @@ PeerQuestion random_question() {
   if (*rc::gen::arbitrary<bool>()) question.kv_memory_bytes = edge();
   question.max_model_len = edge();
   question.draft_layers = *rc::gen::element(0u, 0u, 1u, 3u, 2000u);
+  question.interleave = *rc::gen::element<std::uint64_t>(1, 1, 16, edge());
+  question.state_slots_per_request = edge();
   question.batched_tokens = edge();
   question.mamba_mode =
       *rc::gen::element(MambaCacheMode::kNone, MambaCacheMode::kAlign, MambaCacheMode::kAll);
@@ -168,6 +215,13 @@ std::vector<Refusal> vllm_refusals() {
   all.back().question.tensor = 8;
   ask("deepseek-v3", "divisors of tensor 8").decode_context = 3;
   all.back().question.tensor = 8;
+  ask("deepseek-v3", "interleave is 32; allowed: divisors of block size 16").interleave = 32;
+  all.back().question.tensor = 8;
+  all.back().question.decode_context = 8;
+  ask("deepseek-v3", "interleave is 24; allowed: divisors of block size 64").interleave = 24;
+  all.back().question.tensor = 8;
+  all.back().question.decode_context = 8;
+  all.back().question.block_tokens = 64;
   ask("llama-3-8b", "prefill context is 2").prefill_context = 2;
   ask("deepseek-v3", "prefill context 2: 1, 2, 8").prefill_context = 2;
   all.back().question.tensor = 4;
@@ -201,6 +255,33 @@ TEST(VllmRefusals, DecodeContextOfGroupedHeadsNeedsReplication) {
   EXPECT_EQ(plan.bytes_per_token, Rational(131'072 / 8 / 2));
 }
 
+TEST(VllmRefusals, AnInterleaveThatDividesTheBlockIsFine) {
+  PeerQuestion question;
+  question.interleave = 16;
+  question.tensor = 8;
+  question.decode_context = 8;
+  EXPECT_EQ(vllm(preset("deepseek-v3"), question).bytes_per_token, Rational(70'272 / 8));
+  question.interleave = 24;  // not read where tokens are not dealt out
+  question.decode_context = 1;
+  EXPECT_TRUE(plan_vllm(preset("deepseek-v3"), question));
+}
+
+TEST(Peers, TheBlockSizeIsAGuessOnlyWhereNobodyGaveIt) {
+  PeerQuestion question;
+  EXPECT_TRUE(has(vllm(preset("deepseek-v3.2"), question).notes, "without a backend to choose it"));
+  question.block_tokens = 64;
+  EXPECT_FALSE(has(vllm(preset("deepseek-v3.2"), question).notes, "the GPU is unknown"));
+}
+
+TEST(Peers, AnAmdGpuGetsFiguresWithoutABackend) {
+  PeerQuestion question = asked(60, 163'840);
+  question.gpu_arch = "gfx942";
+  const PeerPlan plan = vllm(preset("deepseek-v3"), question);
+  EXPECT_EQ(plan.backend, "");
+  EXPECT_EQ(plan.bytes_per_token, Rational(70'272));
+  EXPECT_TRUE(has(plan.notes, "which backends vLLM has on gfx942 is not known here"));
+}
+
 TEST(VllmRefusals, DecodeContextMaySpanPrefillContext) {
   PeerQuestion question;
   question.tensor = 4;
@@ -208,6 +289,34 @@ TEST(VllmRefusals, DecodeContextMaySpanPrefillContext) {
   question.decode_context = 8;
   question.model_runner_v2 = true;
   EXPECT_EQ(vllm(preset("deepseek-v3"), question).bytes_per_token, Rational(70'272 / 8));
+}
+
+TEST(StateBytes, OneHeadIsDividedByItsChannels) {
+  RecurrentFacts mamba1;  // Jamba-1.5-Mini: 8192 channels, 3 columns and 16 numbers of each
+  mamba1.mixer = RecurrentMixer::kMamba1;
+  mamba1.conv_channels = 8192;
+  mamba1.conv_columns = 3;
+  mamba1.state_heads = 1;
+  mamba1.state_rows = 8192;
+  mamba1.state_columns = 16;
+  const auto half = state_bytes(PeerEngine::kVllm, mamba1, 2, 2, 4);
+  ASSERT_TRUE(half) << half.error().message;
+  EXPECT_EQ(half->convolution, 4096u * 3 * 2);
+  EXPECT_EQ(half->state, 4096u * 16 * 4);
+  const auto third = state_bytes(PeerEngine::kVllm, mamba1, 3, 2, 4);
+  ASSERT_FALSE(third);
+  EXPECT_NE(third.error().message.find("vLLM 073c510c (2026-08-09) refuses: tensor_parallel is 3; "
+                                       "allowed: a divisor of 8192, the channels"),
+            std::string::npos)
+      << third.error().message;
+}
+
+TEST(StateBytes, JambaRunsOnTwoRanksOfVllm) {
+  PeerQuestion question = asked(60, 65'536);
+  question.tensor = 2;
+  const PeerPlan plan = vllm(preset("jamba-1.5-mini"), question);
+  // Attention pages grow to hold a state: 4096 x (3 + 16) bf16 numbers over 4 heads x 256.
+  EXPECT_EQ(plan.page_tokens, (4096u * 19 + 4 * 256 * 16 - 1) / (4 * 256 * 16) * 16);
 }
 
 RC_GTEST_PROP(PipelineSplit, EveryLayerIsInOneStageAndStagesDifferByOne, ()) {

@@ -11,6 +11,7 @@
 #include "emblema/contract/bytes.h"
 #include "emblema/geometry/model_check.h"
 #include "emblema/geometry/model_geometry.h"
+#include "emblema/geometry/tensor_share.h"
 
 namespace emblema {
 namespace {
@@ -61,6 +62,17 @@ std::optional<KvDtype> own_dtype(std::string_view word, const ModelConfig& model
   return std::nullopt;
 }
 
+// "": the scheme is not one that the engine follows.
+std::string_view scheme_dtype(PeerEngine engine, const KvCacheScheme& scheme) {
+  const bool is_fp8 = scheme.numbers == "fp8";
+  if (scheme.method.starts_with("modelopt")) {
+    if (is_fp8) return "fp8_e4m3";
+    return engine == PeerEngine::kVllm ? scheme.numbers : std::string_view();
+  }
+  const bool by_layer = engine == PeerEngine::kVllm && scheme.method == "compressed-tensors";
+  return by_layer && is_fp8 ? "fp8" : "";
+}
+
 bool is_one_rank(const PeerQuestion& question) {
   return question.tensor == 1 && question.pipeline == 1 && question.decode_context == 1 &&
          question.prefill_context == 1 && question.data_attention == 1 &&
@@ -80,6 +92,7 @@ Status check_question(const PeerQuestion& question) {
       Bound{"decode context", question.decode_context, 1, PeerLimits::kRanksMax},
       Bound{"prefill context", question.prefill_context, 1, PeerLimits::kRanksMax},
       Bound{"data attention", question.data_attention, 1, PeerLimits::kRanksMax},
+      Bound{"interleave", question.interleave, 1, PeerLimits::kBlockTokensMax},
       Bound{"block tokens", question.block_tokens.value_or(1), 1, PeerLimits::kBlockTokensMax},
       Bound{"max model len", question.max_model_len, 0, PeerLimits::kTokensMax},
       Bound{"batched tokens", question.batched_tokens, 1, PeerLimits::kTokensMax},
@@ -87,6 +100,8 @@ Status check_question(const PeerQuestion& question) {
       Bound{"speculative tokens", question.speculative_tokens, 0, PeerLimits::kBlockTokensMax},
       Bound{"mamba chunk tokens", question.mamba_chunk_tokens, 0, PeerLimits::kBlockTokensMax},
       Bound{"max running requests", question.max_running_requests, 0, PeerLimits::kBlockTokensMax},
+      Bound{"state slots per request", question.state_slots_per_request, 0,
+            PeerLimits::kBlockTokensMax},
   };
   for (const Bound& bound : bounds) {
     if (auto ok = check_bound(bound); !ok) return ok;
@@ -172,25 +187,35 @@ const LayerFacts& draft_like_layer(const ModelConfig& model) {
   return full == model.layers.rend() ? model.layers.back() : *full;
 }
 
+std::string followed_cache_dtype(PeerEngine engine, const ModelConfig& model,
+                                 const PeerQuestion& question, PeerPlan* plan) {
+  if (question.kv_cache_dtype != "auto" || !model.kv_cache_scheme) return question.kv_cache_dtype;
+  const std::string_view word = scheme_dtype(engine, *model.kv_cache_scheme);
+  if (word.empty()) return question.kv_cache_dtype;
+  plan->notes.push_back(fmt::format(
+      "the checkpoint's quantization_config asks for a cache in {}, which 'auto' follows: {}",
+      model.kv_cache_scheme->numbers, word));
+  return std::string(word);
+}
+
 std::uint64_t model_element_bytes(const ModelConfig& model) {
   return model.torch_dtype == "float32" ? 4 : 2;
 }
 
 Result<StateBytes> state_bytes(PeerEngine engine, const RecurrentFacts& facts, std::uint64_t tensor,
                                std::uint64_t conv_element, std::uint64_t state_element) {
-  if (facts.conv_channels % tensor != 0 || facts.state_heads % tensor != 0) {
-    return refuse(engine, ErrorCode::Invalid,
-                  fmt::format("tensor is {}; allowed: what divides {} channels and {} heads of "
-                              "recurrent state",
-                              tensor, facts.conv_channels, facts.state_heads));
-  }
+  LayerFacts alone;  // without heads that attend: engines divide those by rules of their own
+  alone.recurrent = facts;
+  const auto share = tensor_share(alone, static_cast<std::uint32_t>(tensor));
+  if (!share) return refuse(engine, share.error().code, share.error().message);
+  const RecurrentFacts& own = share->recurrent;
   const auto product = [](std::uint64_t a, std::uint64_t b) {
     return mul_bytes(a, b, "bytes of recurrent state");
   };
   StateBytes bytes;
-  const auto convolution = product(facts.conv_channels / tensor, facts.conv_columns);
-  auto state = product(facts.state_heads / tensor, facts.state_rows);
-  if (state) state = product(*state, facts.state_columns);
+  const auto convolution = product(own.conv_channels, own.conv_columns);
+  auto state = product(own.state_heads, own.state_rows);
+  if (state) state = product(*state, own.state_columns);
   if (state) state = product(*state, state_element);
   if (!convolution) return propagate(convolution);
   if (!state) return propagate(state);

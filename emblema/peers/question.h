@@ -51,6 +51,13 @@ std::vector<std::uint32_t> stage_of_layers(const std::vector<std::uint32_t>& spl
 // has a cache of its own, else the last one. REQUIRES: the model has layers.
 const LayerFacts& draft_like_layer(const ModelConfig& model);
 
+// What the question's dtype comes to. A checkpoint's quantization_config decides "auto": in vLLM
+// ModelOpt's fp8 and nvfp4 and compressed-tensors' fp8, in SGLang ModelOpt's fp8. A note says so.
+// Source: vLLM 073c510c, vllm/utils/torch_utils.py and compressed_tensors.py; SGLang v0.5.18,
+// configure_kv_cache_dtype. ModelOpt's file beside the config, hf_quant_config.json, is not read.
+std::string followed_cache_dtype(PeerEngine engine, const ModelConfig& model,
+                                 const PeerQuestion& question, PeerPlan* plan);
+
 // 4 for "float32", else 2: the model's own numbers are bf16 where the config does not say.
 std::uint64_t model_element_bytes(const ModelConfig& model);
 
@@ -61,6 +68,7 @@ struct StateBytes {
   std::uint64_t total() const { return convolution + state; }
 };
 
+// Divided as geometry's tensor_share has it: by heads, or by channels where there is one head.
 // Invalid: heads or channels that `tensor` does not divide, a state past PeerLimits.
 Result<StateBytes> state_bytes(PeerEngine engine, const RecurrentFacts& facts, std::uint64_t tensor,
                                std::uint64_t conv_element, std::uint64_t state_element);

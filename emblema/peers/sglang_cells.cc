@@ -45,6 +45,23 @@ constexpr std::array<std::string_view, 11> kSlidingArchitectures = {
     "Llama4", "GptOss", "MiMoV2",      "Step3p5", "Step3p7",     "Gemma4",
     "Laguna", "Mellum", "MuseGlimmer", "Inkling", "UnlimitedOCR"};
 
+constexpr std::array<std::string_view, 15> kExtraBufferArchitectures = {
+    "KimiLinearForCausalLM",
+    "KimiK3ForConditionalGeneration",
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5MoeForConditionalGeneration",
+    "Qwen3_5ForCausalLM",
+    "Qwen3_5MoeForCausalLM",
+    "Qwen3NextForCausalLM",
+    "InternS2PreviewForConditionalGeneration",
+    "MiniCPMV4_6ForConditionalGeneration",
+    "BailingMoeV2_5ForCausalLM",
+    "BailingMoeV3ForCausalLM",
+    "FalconH1ForCausalLM",
+    "GraniteMoeHybridForCausalLM",
+    "NemotronHForCausalLM",
+    "NemotronHPuzzleForCausalLM"};
+
 template <class Match>
 bool any_architecture(const ModelConfig& model, Match match) {
   return std::any_of(model.architectures.begin(), model.architectures.end(), match);
@@ -275,6 +292,8 @@ class CellBuilder {
       if (!grown) return propagate(grown);
       sum = *grown;
     }
+    cell_.row_bytes = row;
+    cell_.index_row_bytes = index_row;
     cell_.sliding_bytes = row * layers;
     cell_.bytes_per_token = sum;
     return {};
@@ -311,6 +330,16 @@ Result<SglangDtype> parse_sglang_dtype(std::string_view word, const ModelConfig&
                 fmt::format("kv cache dtype is '{}'; allowed: auto, bf16, bfloat16, fp8_e4m3, "
                             "fp8_e5m2, mxfp8, nvfp4, fp4_mx_block16",
                             word));
+}
+
+std::uint64_t sglang_state_slots(const ModelConfig& model) {
+  constexpr std::uint64_t kWithRadixCache = 3;
+  constexpr std::uint64_t kExtraBuffers = 2;
+  const bool extra = any_architecture(model, [](const std::string& name) {
+    return std::find(kExtraBufferArchitectures.begin(), kExtraBufferArchitectures.end(), name) !=
+           kExtraBufferArchitectures.end();
+  });
+  return kWithRadixCache + (extra ? kExtraBuffers : 0);
 }
 
 Result<SglangModel> sglang_model(const ModelConfig& model) {

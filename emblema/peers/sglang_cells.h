@@ -53,7 +53,15 @@ struct SglangCell {
   std::uint64_t state_bytes = 0;              // of one request's recurrent state
   std::uint64_t csa_layers = 0;               // kCompressed: ratio 4 and ratio 128
   std::uint64_t hca_layers = 0;
+  std::uint64_t row_bytes = 0;  // kCompressed: of an entry or a window's token in one layer
+  std::uint64_t index_row_bytes = 0;
 };
+
+// Slots of recurrent state that SGLang counts for a request by default, with its radix cache: 3,
+// and 2 more for the architectures that track states in extra buffers while steps overlap. Source:
+// _calculate_mamba_ratio in sglang/srt/mem_cache/kv_cache_configurator.py, and the list of
+// architectures in sglang/srt/arg_groups/overrides.py, in a copy of about that version.
+std::uint64_t sglang_state_slots(const ModelConfig& model);
 
 // What cells are computed from beside the model.
 struct SglangCellOptions {

@@ -80,6 +80,43 @@ TEST(SglangIdentities, DeepSeekV4PoolsFollowFromTheFullOne) {
       plan.log, "full=" + std::to_string(full) + ", swa=" + std::to_string(full / 10 / 256 * 256)));
 }
 
+TEST(SglangIdentities, DeepSeekV4LogsWhatARunLogged) {
+  // A log of DeepSeek-V4-Flash on 2026-08-07, found in a public repository: "bytes_per_full_token=
+  // 7705.45, available_bytes=11.89 GB, c128_state_fixed=0.11 GB, full_token=1641472", then pool
+  // sizes. 0.11 GB are 1,408 rows, of 9 slots: it ran 8 requests.
+  PeerQuestion question = asked(0, 131'072);
+  question.max_running_requests = 8;
+  question.kv_memory_bytes = 1408ull * 1024 * 4 * 20 + 1'641'500ull * 770'545 / 100;
+  const PeerPlan plan = sglang(preset("deepseek-v4-flash"), question);
+  ASSERT_EQ(plan.log.size(), 2u);
+  EXPECT_EQ(plan.log[0],
+            "DSV4 memory calculation: bytes_per_full_token=7705.45, available_bytes=11.89 GB, "
+            "c128_state_fixed=0.11 GB, full_token=1641472");
+  EXPECT_EQ(plan.log[1],
+            "DSV4 pool sizes: full=1641472, swa=164096, c4=410368, c128=12824, c4_state=10256, "
+            "c128_state=0");
+}
+
+TEST(SglangIdentities, DeepSeekV4SaysWhatItsRequestSlotsTake) {
+  const PeerPlan plan = sglang(preset("deepseek-v4-flash"), asked(60, 1'048'576));
+  // 4,083 slots: 522,880 rows of 4,096 bytes in 20 layers
+  EXPECT_TRUE(has(plan.notes, "4,083 request slots keep 522,880 fp32 rows in each of 20 layers"));
+  EXPECT_TRUE(has(plan.notes, "39.89 GiB"));
+}
+
+TEST(SglangIdentities, DeepSeekV4PagesAreThoseThatAreAllocated) {
+  const PeerPlan plan = sglang(preset("deepseek-v4-flash"), PeerQuestion{});
+  ASSERT_EQ(plan.groups.size(), 3u);
+  // 256 x 584, 64 x 584 and 2 x 584 bytes, each rounded up to 576; index keys 64 x 132.
+  EXPECT_EQ(plan.groups[0].page_bytes, 149'760u);
+  EXPECT_EQ(plan.groups[0].block_bytes, 43u * 149'760);
+  EXPECT_EQ(plan.groups[1].page_bytes, 37'440u);
+  EXPECT_EQ(plan.groups[1].pages, 42u);
+  EXPECT_EQ(plan.groups[1].block_bytes, 21u * (37'440 + 8'448));
+  EXPECT_EQ(plan.groups[2].page_bytes, 1'728u);
+  EXPECT_EQ(plan.groups[2].block_bytes, 20u * 1'728);
+}
+
 TEST(SglangIdentities, GroupedHeadsLogKeysAndValuesApart) {
   const PeerPlan plan = sglang(preset("llama-3.1-8b"), asked(20, 131'072));
   EXPECT_EQ(tokens(plan), 20 * kGiB / 131'072);
@@ -101,6 +138,64 @@ TEST(SglangIdentities, HybridStateIsTakenFirst) {
   const std::uint64_t state = 36ull * (8192 * 3 * 2 + 32 * 128 * 128 * 4);
   const std::uint64_t slots = 40 * kGiB * 9 / 19 / state - 1;
   EXPECT_EQ(tokens(plan), (40 * kGiB - (slots + 1) * state) / (12 * 2 * 2 * 256 * 2));
+}
+
+TEST(SglangIdentities, SlotsOfStateBoundRequestsWhateverTheTokens) {
+  // Nemotron-H-56B on two ranks: 54 layers of 3 columns of (16,384 + 2 x 8 x 256) / 2 channels in
+  // bf16 and 128 heads of 64 x 256 in fp32.
+  const std::uint64_t state = 54ull * (3 * 10'240 * 2 + 128 * 64 * 256 * 4);
+  PeerQuestion question = asked(60, 4096);
+  question.tensor = 2;
+  const std::uint64_t slots = (60 * kGiB * 9 / 19 - state) / state;
+  EXPECT_EQ(slots, 65u);
+  question.state_slots_per_request = 1;  // --disable-radix-cache
+  EXPECT_EQ(sglang(preset("nemotron-h-56b"), question).capacity->concurrency, Rational(65));
+  question.state_slots_per_request = 0;  // NemotronHForCausalLM tracks states in extra buffers: 5
+  const PeerPlan plan = sglang(preset("nemotron-h-56b"), question);
+  EXPECT_EQ(plan.capacity->concurrency, Rational(65 / 5));
+  EXPECT_EQ(plan.capacity->max_requests, 13u);
+  EXPECT_GT(tokens(plan) / 4096, 400u) << "tokens alone would admit more";
+  EXPECT_TRUE(has(plan.notes, "65 slots of state of 456,302,592 bytes, 5 to a request"));
+  question.state_slots_per_request = 66;
+  EXPECT_NE(refusal(plan_sglang(preset("nemotron-h-56b"), question)).find("has 65 slots"),
+            std::string::npos);
+}
+
+TEST(SglangIdentities, LightningStatesBoundRequestsToo) {
+  // MiniMax-M1 on eight ranks: 70 layers of 8 heads of 128 x 128 in fp32, and no convolution.
+  const std::uint64_t state = 70ull * 8 * 128 * 128 * 4;
+  PeerQuestion question = asked(60, 4096);
+  question.tensor = 8;
+  const std::uint64_t slots = 60 * kGiB * 9 / 19 / state - 1;
+  const PeerPlan plan = sglang(preset("minimax-m1"), question);
+  EXPECT_EQ(plan.capacity->concurrency, Rational(slots / 3));
+  question.max_model_len = 1'000'000;  // long ones are bound by tokens
+  EXPECT_EQ(sglang(preset("minimax-m1"), question).capacity->concurrency,
+            Rational::of(tokens(plan), 1'000'000));
+}
+
+TEST(SglangIdentities, RequestsAreNoMoreThanSglangRuns) {
+  PeerQuestion question = asked(60, 16);
+  const PeerPlan plan = sglang(preset("llama-3.1-8b"), question);
+  EXPECT_GT(tokens(plan) / 16, 4096u);
+  EXPECT_EQ(plan.capacity->concurrency, Rational(4096));
+  question.max_running_requests = 100;
+  question.tensor = 2;
+  question.data_attention = 2;
+  EXPECT_EQ(sglang(preset("llama-3.1-8b"), question).capacity->concurrency, Rational(50));
+}
+
+TEST(SglangIdentities, ChannelsOfMamba1AreDivided) {
+  // Jamba-1.5-Mini: 28 of 32 layers have 8192 channels, 3 columns and 16 numbers of state each.
+  PeerQuestion question = asked(60, 65'536);
+  question.tensor = 2;
+  const std::uint64_t state = 28ull * 4096 * (3 * 2 + 16 * 4);
+  const std::uint64_t slots = 60 * kGiB * 9 / 19 / state - 1;
+  EXPECT_EQ(tokens(sglang(preset("jamba-1.5-mini"), question)),
+            (60 * kGiB - (slots + 1) * state) / (4 * (8 / 2) * 2 * 128 * 2));
+  question.tensor = 32;
+  question.data_attention = 1;
+  EXPECT_TRUE(plan_sglang(preset("jamba-1.5-mini"), question)) << "256 channels a rank";
 }
 
 TEST(SglangIdentities, DraftLayersGrowTheCellByTheirShare) {

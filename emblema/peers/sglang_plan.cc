@@ -1,6 +1,7 @@
 // plan_sglang: backend and page, the cell of each pipeline stage, then the tokens of each pool and
 // the line that SGLang logs about them.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,7 +24,12 @@ struct Pools {
   std::uint64_t tokens = 0;          // the first pool's: max_total_num_tokens
   std::uint64_t sliding_tokens = 0;  // the SWA pool's
   std::uint64_t state_slots = 0;     // recurrent states, one kept aside not counted
+  std::uint64_t request_slots = 0;   // DeepSeek-V4: requests with a ring of rows for HCA ...
+  std::uint64_t ring_rows = 0;       // ... and its rows in one layer
+  std::uint64_t ring_bytes = 0;      // of them in all layers, off the memory first
 };
+
+constexpr std::uint64_t kPackedAlign = 576;  // pages of DeepSeek-V4 are rounded up to it
 
 std::uint64_t rounded_down(std::uint64_t tokens, std::uint64_t page) {
   return tokens / page * page;
@@ -62,7 +68,8 @@ class SglangPlanner {
     const auto seen = sglang_model(model_);
     if (!seen) return propagate(seen);
     seen_ = *seen;
-    auto dtype = parse_sglang_dtype(question_.kv_cache_dtype, model_);
+    const auto word = followed_cache_dtype(kEngine, model_, question_, &plan_);
+    auto dtype = parse_sglang_dtype(word, model_);
     if (!dtype) return propagate(dtype);
     options_.dtype = std::move(*dtype);
     plan_.kv_cache_dtype = options_.dtype.name;
@@ -155,6 +162,7 @@ class SglangPlanner {
   Status size() {
     if (!question_.kv_memory_bytes) return {};
     bool sized = false;
+    if (const auto ok = bound_by_state(); !ok) return ok;
     for (std::uint32_t stage = 0; stage < cells_.size(); ++stage) {
       if (cells_[stage].bytes_per_token.numerator() == 0) continue;  // no attention here
       const auto pools = pools_of(cells_[stage]);
@@ -173,7 +181,11 @@ class SglangPlanner {
     PeerCapacity capacity;
     capacity.tokens = pools_.tokens;
     capacity.blocks = pools_.tokens / plan_.page_tokens;
-    capacity.concurrency = Rational::of(pools_.tokens, plan_.max_model_len);
+    capacity.max_requests = most_requests(pools_.tokens);
+    if (state_requests_) capacity.max_requests = std::min(capacity.max_requests, *state_requests_);
+    capacity.concurrency = pools_.tokens / plan_.max_model_len >= capacity.max_requests
+                               ? Rational(capacity.max_requests)
+                               : Rational::of(pools_.tokens, plan_.max_model_len);
     plan_.capacity = capacity;
     return {};
   }
@@ -188,8 +200,8 @@ class SglangPlanner {
       memory -= (*slots + 1) * cell.state_bytes;  // one slot more than is given out
     }
     if (seen_.pool == SglangPool::kCompressed) {
-      const std::uint64_t fixed = fixed_state_bytes(cell, divided(memory, cell.bytes_per_token));
-      memory = memory > fixed ? memory - fixed : 0;
+      add_rings(cell, divided(memory, cell.bytes_per_token), &pools);
+      memory = memory > pools.ring_bytes ? memory - pools.ring_bytes : 0;
     }
     pools.tokens = rounded_down(divided(memory, cell.bytes_per_token), plan_.page_tokens);
     const auto sliding = multiply(options_.sliding_ratio, pools.tokens, "SWA tokens");
@@ -217,23 +229,49 @@ class SglangPlanner {
     return slots - 1;
   }
 
-  // HCA's rows are kept per request: a ring of 128 each (256 with drafts), in fp32.
-  std::uint64_t fixed_state_bytes(const SglangCell& cell, std::uint64_t tokens) const {
-    if (cell.hca_layers == 0) return 0;
-    const std::uint64_t ring = question_.draft_layers > 0 ? 256 : 128;
-    const std::uint64_t requests = question_.max_running_requests > 0
-                                       ? question_.max_running_requests
-                                       : default_requests(tokens);
-    const std::uint64_t rows = round_up((requests + 1) * ring + ring + 1, 128);
-    const Wide bytes = Wide{rows} * 2 * model_.layers.front().head_dim * 4 * cell.hca_layers;
-    return bytes > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(bytes);
+  // The stage whose slots of state are for the fewest requests: all run on every stage.
+  Status bound_by_state() {
+    for (const SglangCell& cell : cells_) {
+      if (cell.state_bytes == 0) continue;
+      const auto slots = state_slots(cell, *question_.kv_memory_bytes);
+      if (!slots) return propagate(slots);
+      const std::uint64_t requests = *slots / slots_per_request();
+      if (requests == 0) {
+        return refuse(kEngine, ErrorCode::OutOfBlocks,
+                      fmt::format("the state cache has {} slots; allowed: at least {}, which a "
+                                  "request takes (RuntimeError)",
+                                  *slots, slots_per_request()));
+      }
+      state_requests_ = std::min(state_requests_.value_or(requests), requests);
+    }
+    return {};
   }
 
-  // 512 requests' worth of full contexts, between 2048 and 4096, at most one per two tokens.
-  std::uint64_t default_requests(std::uint64_t tokens) const {
-    const auto contexts = static_cast<std::uint64_t>(Wide{tokens} * 512 / plan_.max_model_len);
-    return std::min(std::max<std::uint64_t>(std::min<std::uint64_t>(contexts, 4096), 2048),
-                    tokens / 2);
+  std::uint64_t slots_per_request() const {
+    return question_.state_slots_per_request > 0 ? question_.state_slots_per_request
+                                                 : sglang_state_slots(model_);
+  }
+
+  // HCA's rows are kept per request: a ring of 128 each (256 with drafts), in fp32.
+  void add_rings(const SglangCell& cell, std::uint64_t tokens, Pools* pools) const {
+    if (cell.hca_layers == 0) return;
+    const std::uint64_t ring = question_.draft_layers > 0 ? 256 : 128;
+    pools->request_slots = most_requests(tokens) + 1;
+    pools->ring_rows = round_up(pools->request_slots * ring + ring + 1, 128);
+    const Wide bytes =
+        Wide{pools->ring_rows} * 2 * model_.layers.front().head_dim * 4 * cell.hca_layers;
+    pools->ring_bytes = bytes > UINT64_MAX ? UINT64_MAX : static_cast<std::uint64_t>(bytes);
+  }
+
+  // What was asked for, of one data-parallel rank; else 512 requests' worth of full contexts,
+  // between 2048 and 4096. At most one per two tokens.
+  std::uint64_t most_requests(std::uint64_t tokens) const {
+    std::uint64_t requests = question_.max_running_requests / question_.data_attention;
+    if (question_.max_running_requests == 0) {
+      const auto contexts = static_cast<std::uint64_t>(Wide{tokens} * 512 / plan_.max_model_len);
+      requests = std::clamp<std::uint64_t>(contexts, 2048, 4096);
+    }
+    return std::min(requests, tokens / 2);
   }
 
   Status check_window(const SglangCell& cell, const Pools& pools) const {
@@ -269,6 +307,11 @@ class SglangPlanner {
   void describe() {
     const SglangCell& cell = cells_[bounding_stage_];
     const bool sized = plan_.capacity.has_value();
+    if (seen_.pool == SglangPool::kCompressed) {
+      describe_compressed(cell);
+      if (sized) log_pools(cell);
+      return;
+    }
     if (!cell.full_layers.empty()) {
       PeerGroup group = make_group("full", cell.full_layers, cell.full_bytes);
       group.blocks_per_request = ceil_div(plan_.max_model_len, plan_.page_tokens);
@@ -282,28 +325,56 @@ class SglangPlanner {
       if (sized) group.pool_tokens = pools_.sliding_tokens;
       plan_.groups.push_back(std::move(group));
     }
-    if (seen_.pool == SglangPool::kCompressed && sized) describe_compressed(cell);
     if (sized) log_pools(cell);
   }
 
+  // Pages as they are allocated: rounded up to 576 bytes, which the cell leaves out.
   void describe_compressed(const SglangCell& cell) {
+    const auto page_of = [&cell](std::uint64_t rows) {
+      return round_up(rows * cell.row_bytes, kPackedAlign);
+    };
+    PeerGroup windows;
+    windows.name = fmt::format("window {}", window_of(cell));
+    windows.layers = cell.sliding_layers;
+    windows.page_bytes = page_of(plan_.page_tokens);
+    windows.blocks_per_request = ceil_div(window_of(cell), plan_.page_tokens) + 1;
+    push_packed(std::move(windows), pools_.sliding_tokens, 0);
     for (const std::uint64_t ratio : {std::uint64_t{4}, std::uint64_t{128}}) {
       PeerGroup group;
       group.name = fmt::format("entries of {}", ratio);
       for (const std::uint32_t layer : cell.sliding_layers) {
         if (model_.layers[layer].compress_ratio == ratio) group.layers.push_back(layer);
       }
-      group.pages = group.layers.size();
-      group.block_tokens = plan_.page_tokens;
+      const std::uint64_t rows = plan_.page_tokens / ratio;
+      group.page_bytes = page_of(rows);
       group.blocks_per_request = ceil_div(plan_.max_model_len, plan_.page_tokens);
-      group.pool_tokens = pools_.tokens / ratio;
-      plan_.groups.push_back(std::move(group));
+      push_packed(std::move(group), pools_.tokens / ratio,
+                  ratio == 4 ? rows * cell.index_row_bytes : 0);
     }
+  }
+
+  // `index_page_bytes`: of the index keys beside each page, in each layer; 0: none.
+  void push_packed(PeerGroup group, std::uint64_t tokens, std::uint64_t index_page_bytes) {
+    const std::uint64_t layers = group.layers.size();
+    group.block_tokens = plan_.page_tokens;
+    group.pages = index_page_bytes > 0 ? 2 * layers : layers;
+    group.block_bytes = layers * (group.page_bytes + index_page_bytes);
+    if (plan_.capacity) group.pool_tokens = tokens;
+    plan_.groups.push_back(std::move(group));
   }
 
   void log_pools(const SglangCell& cell) {
     if (seen_.pool == SglangPool::kCompressed) {
       const std::uint64_t ring = question_.draft_layers > 0 ? 16 : 8;
+      const auto gib = [](std::uint64_t bytes) {
+        return static_cast<double>(bytes) / static_cast<double>(kGiB);
+      };
+      plan_.log.push_back(fmt::format(
+          "DSV4 memory calculation: bytes_per_full_token={:.2f}, available_bytes={:.2f} "
+          "GB, c128_state_fixed={:.2f} GB, full_token={}",
+          cell.bytes_per_token.approximate(), gib(*question_.kv_memory_bytes),
+          gib(pools_.ring_bytes), pools_.tokens));
+      // It counts rows of 128 only later, when requests are: here it logs none of them.
       plan_.log.push_back(
           fmt::format("DSV4 pool sizes: full={}, swa={}, c4={}, c128={}, c4_state={}, c128_state=0",
                       pools_.tokens, pools_.sliding_tokens, pools_.tokens / 4, pools_.tokens / 128,
@@ -361,11 +432,13 @@ class SglangPlanner {
           "SGLang's estimate leaves out that pages are rounded up to multiples of "
           "576 bytes: what it allocates is slightly larger");
     }
+    if (pools_.ring_bytes > 0) note_rings();
     if (cells_[bounding_stage_].state_bytes > 0) {
       notes.emplace_back(
           "recurrent state in float32 unless asked otherwise; it takes its share of "
           "the memory first, and bounds requests by its slots");
     }
+    if (state_requests_) note_slots();
     if (std::any_of(model_.layers.begin(), model_.layers.end(),
                     [](const LayerFacts& layer) { return layer.cache == LayerCache::kShared; })) {
       notes.emplace_back("layers that read another layer's rows are not counted");
@@ -378,6 +451,26 @@ class SglangPlanner {
     note_own_figure(model_, question_, &plan_);
   }
 
+  void note_rings() {
+    const std::uint64_t memory = *question_.kv_memory_bytes;
+    plan_.notes.push_back(fmt::format(
+        "{} request slots keep {} fp32 rows in each of {} layers until 128 of them are an entry: "
+        "{} of {}, taken first, which leaves {} for {} tokens; a smaller --max-running-requests "
+        "takes less (log: c128_state is counted later, and is 0 there)",
+        format_count(pools_.request_slots), format_count(pools_.ring_rows),
+        cells_[bounding_stage_].hca_layers, format_bytes(pools_.ring_bytes), format_bytes(memory),
+        format_bytes(memory - pools_.ring_bytes), format_count(pools_.tokens)));
+  }
+
+  void note_slots() {
+    const SglangCell& cell = cells_[bounding_stage_];
+    plan_.notes.push_back(fmt::format(
+        "{} slots of state of {} bytes, {} to a request{}: at most {} requests at once",
+        format_count(pools_.state_slots), format_count(cell.state_bytes), slots_per_request(),
+        question_.state_slots_per_request > 0 ? "" : " as its radix cache wants by default",
+        format_count(*state_requests_)));
+  }
+
   const ModelConfig& model_;
   const PeerQuestion& question_;
   PeerPlan plan_;
@@ -385,6 +478,7 @@ class SglangPlanner {
   SglangCellOptions options_;
   std::vector<SglangCell> cells_;
   Pools pools_;
+  std::optional<std::uint64_t> state_requests_;
   std::uint32_t bounding_stage_ = 0;
 };
 

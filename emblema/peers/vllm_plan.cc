@@ -37,9 +37,9 @@ class VllmPlanner {
   Result<PeerPlan> plan() {
     plan_.engine = kEngine;
     plan_.as_of = peer_version(kEngine);
-    for (const auto step :
-         {&VllmPlanner::check, &VllmPlanner::choose_backend, &VllmPlanner::fit_state,
-          &VllmPlanner::group, &VllmPlanner::describe, &VllmPlanner::size}) {
+    for (const auto step : {&VllmPlanner::check, &VllmPlanner::choose_backend,
+                            &VllmPlanner::fit_state, &VllmPlanner::check_interleave,
+                            &VllmPlanner::group, &VllmPlanner::describe, &VllmPlanner::size}) {
       if (const auto ok = (this->*step)(); !ok) return propagate(ok);
     }
     add_notes();
@@ -121,7 +121,8 @@ class VllmPlanner {
   }
 
   Status choose_backend() {
-    auto dtype = parse_vllm_cache_dtype(question_.kv_cache_dtype, model_);
+    auto dtype =
+        parse_vllm_cache_dtype(followed_cache_dtype(kEngine, model_, question_, &plan_), model_);
     if (!dtype) return propagate(dtype);
     options_.max_model_len = plan_.max_model_len;
     options_.block_tokens = question_.block_tokens.value_or(default_block());
@@ -144,10 +145,10 @@ class VllmPlanner {
 
   Status ask_backend(VllmCacheDtype* dtype) {
     if (question_.gpu_arch.starts_with("gfx")) {
-      plan_.notes.push_back(
-          fmt::format("vLLM's backends on {} are not in the table: none chosen, block size as on "
-                      "an unknown GPU",
-                      question_.gpu_arch));
+      plan_.notes.push_back(fmt::format(
+          "which backends vLLM has on {} is not known here: none is chosen, and the "
+          "block size is {}",
+          question_.gpu_arch, question_.block_tokens ? "as asked" : "as on an unknown GPU"));
       return {};
     }
     BackendNeed need = backend_need(model_, shape_);
@@ -210,6 +211,15 @@ class VllmPlanner {
                     "size and attention page size are exactly equal.",
                     percent));
     return {};
+  }
+
+  // A run of tokens on one rank may not end within a block.
+  Status check_interleave() {
+    const std::uint64_t block = options_.block_tokens;
+    if (question_.decode_context == 1 || block % question_.interleave == 0) return {};
+    return refuse_invalid(
+        fmt::format("interleave is {}; allowed: divisors of block size {} (AssertionError)",
+                    question_.interleave, block));
   }
 
   bool uses_hybrid_manager() const {
@@ -398,7 +408,7 @@ class VllmPlanner {
       notes.emplace_back(
           "vLLM runs one engine for each data-parallel rank: tensor is one engine's");
     }
-    if (question_.gpu_arch.empty()) {
+    if (question_.gpu_arch.empty() && !question_.block_tokens) {
       notes.push_back(
           fmt::format("the GPU is unknown: block size {} without a backend to choose it",
                       options_.block_tokens));

@@ -46,7 +46,8 @@ struct Deployment {
   Rational memory_share = Rational::of(23, 25);
   std::uint64_t reserve_bytes = 0;  // of each GPU: activations, the runtime's own; not known here
   std::optional<std::uint64_t> weight_bytes{};  // of the whole model; none: estimated (weights.h)
-  std::string weights_source{};                 // where they were read; for people
+  std::string weights_source{};  // where they were read, for people; without weight_bytes: a file
+                                 // that should have said them and does not
 };
 
 }  // namespace emblema

@@ -43,6 +43,11 @@ std::string dtype_word(PeerEngine engine, const PlanAnswer& answer) {
   }
 }
 
+std::string state_word(StateDtype dtype) {
+  if (dtype == StateDtype::kFp32) return "float32";
+  return dtype == StateDtype::kBf16 ? "bfloat16" : "float16";
+}
+
 std::optional<std::uint64_t> memory_of(const CapacityPlan& plan) {
   std::optional<std::uint64_t> least;
   for (const RankCapacity& rank : plan.ranks) {
@@ -55,6 +60,7 @@ PeerQuestion question_of(PeerEngine engine, const PlanAnswer& answer) {
   const Deployment& deployment = answer.deployment;
   PeerQuestion question;
   question.kv_cache_dtype = dtype_word(engine, answer);
+  if (deployment.state_dtype) question.ssm_dtype = state_word(*deployment.state_dtype);
   if (deployment.hardware) question.gpu_arch = deployment.hardware->arch;
   question.tensor = deployment.parallel.tensor;
   question.pipeline = deployment.parallel.pipeline;

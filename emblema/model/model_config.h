@@ -115,6 +115,8 @@ struct ModelConfig {
   std::optional<double> attn_logit_softcapping;
   bool has_attention_sinks = false;  // in any layer
   std::string torch_dtype;           // as spelled, "" when absent
+  std::string state_dtype;  // of recurrent state: "float32", "bfloat16", "float16"; "" when
+                            // the config does not say, or no layer has such a state
 
   std::vector<LayerFacts> layers;  // num_hidden_layers of them
 

@@ -57,9 +57,9 @@ Status read_memory_use(const PlanArguments& arguments, Deployment* deployment) {
   deployment->reserve_bytes = reserve.value_or(0);
   if (arguments.weights.empty() || arguments.weights == "auto") return {};
   const auto weights = parse_bytes(arguments.weights);
-  if (!weights) {
-    return fail(ErrorCode::Invalid, fmt::format("--weights is '{}'; allowed: auto, or a size as "
-                                                "140GB",
+  if (!weights || *weights == 0) {
+    return fail(ErrorCode::Invalid, fmt::format("--weights is '{}'; allowed: auto, or a size of at "
+                                                "least 1 byte, as 140GB",
                                                 arguments.weights));
   }
   deployment->weight_bytes = *weights;

@@ -93,6 +93,11 @@ TEST(BadOption, ValueIsNamedWithWhatIsAllowed) {
   refused({"--kv-dtype", "fp9"}, "'fp9'; allowed: bf16");
   refused({"--kv-dtype", "int8_per_token_head"}, "int8_per_token_head");
   refused({"--indexer-dtype", "fp8"}, "caches no index keys");
+  refused({"--state-dtype", "bf16"}, "keeps no recurrent state");
+  refused({"--state-dtype", "int8"}, "state dtype is 'int8'; allowed: fp32, bf16, fp16");
+  refused({"--encoder-tokens", "0"}, "--encoder-tokens is 0; allowed: 1 to");
+  refused({"--encoder-tokens", "x"}, "'x' is not a number of tokens");
+  refused({"--encoder-tokens", "7"}, "has no cross-attention");
   refused({"--speculative", "eagle"}, "--speculative is 'eagle'; allowed: mtp");
   refused({"--profile", "flashmla2"}, "--profile is 'flashmla2'; allowed: native, flashmla");
   refused({"--profile", "v4"}, "profile v4 has no layout for the latent entries of layer 0");

@@ -52,6 +52,7 @@ Command layout_command() {
           .declare = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<LayoutArguments>();
             add_model_arguments(app, ModelCount::kOne, &arguments->model);
+            add_state_arguments(app, &arguments->model);
             app.add_flag("--json", arguments->json, "JSON with stable keys");
             return [arguments] { return layout(*arguments); };
           }};

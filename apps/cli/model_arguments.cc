@@ -24,6 +24,8 @@ constexpr std::array kKvDtypes = {KvDtype::kBf16,
 constexpr std::array kIndexerDtypes = {IndexerDtype::kBf16, IndexerDtype::kFp8,
                                        IndexerDtype::kMxfp4, IndexerDtype::kMxfp4NoScale};
 
+constexpr std::array kStateDtypes = {StateDtype::kFp32, StateDtype::kBf16, StateDtype::kFp16};
+
 // "bf16|fp16|...": what --help shows and completion offers.
 template <class Values>
 std::string choices(const Values& values) {
@@ -35,6 +37,20 @@ std::string choices(const Values& values) {
 Status check_word(std::string_view option, std::string_view text, std::string_view allowed) {
   if (text.empty() || text == allowed) return {};
   return fail(ErrorCode::Invalid, fmt::format("{} is '{}'; allowed: {}", option, text, allowed));
+}
+
+Status read_state(const ModelArguments& arguments, GeometryOptions* options) {
+  if (!arguments.state_dtype.empty()) {
+    const auto state_dtype = parse_state_dtype(arguments.state_dtype);
+    if (!state_dtype) return propagate(state_dtype);
+    options->state_dtype = *state_dtype;
+  }
+  if (arguments.encoder_tokens.empty()) return {};
+  const auto tokens =
+      parse_token_count("--encoder-tokens", arguments.encoder_tokens, {1, kSequenceTokensMax});
+  if (!tokens) return propagate(tokens);
+  options->encoder_tokens = *tokens;
+  return {};
 }
 
 }  // namespace
@@ -60,6 +76,16 @@ void add_model_arguments(CLI::App& app, ModelCount count, ModelArguments* argume
   app.add_option("--profile", arguments->profile, "Layout of a block; default native")
       ->type_name(profile_names("|"));
   app.add_option("--layers", arguments->layers, "Only the first so many layers")->type_name("N");
+}
+
+void add_state_arguments(CLI::App& app, ModelArguments* arguments) {
+  app.add_option(
+         "--state-dtype", arguments->state_dtype,
+         "How the state of recurrent layers is stored; default: as the config says, or fp32")
+      ->type_name(choices(kStateDtypes));
+  app.add_option("--encoder-tokens", arguments->encoder_tokens,
+                 "Rows of cross-attention: tokens of the encoder's input, or of an image")
+      ->type_name("N");
 }
 
 Result<Profile> profile_of(const ModelArguments& arguments) {
@@ -104,6 +130,7 @@ Result<GeometryOptions> geometry_options(const ModelArguments& arguments) {
     if (!layers) return propagate(layers);
     options.layers = static_cast<std::uint32_t>(*layers);
   }
+  if (const auto ok = read_state(arguments, &options); !ok) return propagate(ok);
   return options;
 }
 

@@ -21,12 +21,18 @@ struct ModelArguments {
   std::string block_tokens;
   std::string profile = "native";
   std::string layers;
+  std::string state_dtype;  // empty: as the config says
+  std::string encoder_tokens;
 };
 
 enum class ModelCount : std::uint8_t { kOne, kMany };
 
 // `arguments` must live as long as `app` is parsed.
 void add_model_arguments(CLI::App& app, ModelCount count, ModelArguments* arguments);
+
+// --state-dtype and --encoder-tokens, for the commands that describe any model: `run` computes over
+// keys and values alone.
+void add_state_arguments(CLI::App& app, ModelArguments* arguments);
 
 Result<Profile> profile_of(const ModelArguments& arguments);
 

@@ -35,8 +35,8 @@ Status read_weights(const std::string& source, const PlanArguments& arguments,
   const auto index = read_weight_index(source);
   if (!index) return propagate(index);
   if (!*index) return {};
-  deployment->weight_bytes = (*index)->total_bytes;
-  deployment->weights_source = (*index)->file;
+  if ((*index)->total_bytes > 0) deployment->weight_bytes = (*index)->total_bytes;
+  deployment->weights_source = (*index)->file;  // also of an index that gives no size
   return {};
 }
 

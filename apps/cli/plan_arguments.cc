@@ -189,6 +189,8 @@ Status read_model(const PlanArguments& arguments, Deployment* deployment) {
   deployment->speculative_mtp = geometry->speculative_mtp;
   deployment->block_tokens = geometry->block_tokens;
   deployment->layers = geometry->layers;
+  deployment->state_dtype = geometry->state_dtype;
+  deployment->encoder_tokens = geometry->encoder_tokens;
   const auto profile = profile_of(arguments.model);
   if (!profile) return propagate(profile);
   deployment->profile = *profile;
@@ -216,6 +218,7 @@ Status read_lengths(const PlanArguments& arguments, Deployment* deployment) {
 
 void add_plan_arguments(CLI::App& app, PlanArguments* arguments) {
   add_model_arguments(app, ModelCount::kMany, &arguments->model);
+  add_state_arguments(app, &arguments->model);
   add_question(app, arguments);
   add_hardware(app, arguments);
   add_parallelism(app, arguments);

@@ -116,6 +116,27 @@ TEST(PlanDeployment, WeightsComeFromTheIndexBesideTheConfig) {
   EXPECT_EQ(plan.at("ranks").at(0).at("pool_bytes"), 999'000'000);
   folder.write("model.safetensors.index.json", R"({"metadata": {"total_size": -5}})");
   expect_refused(run_command({"plan", folder.path()}), HasSubstr("total_size"));
+  expect_refused(run_command({"plan", "llama-3-8b", "--weights", "0"}),
+                 HasSubstr("--weights is '0'; allowed: auto, or a size of at least 1 byte"));
+}
+
+TEST(PlanDeployment, AnIndexWithoutASizeIsSaidAndTheEstimateTaken) {
+  const Folder folder;
+  folder.write("config.json", R"({"model_type": "llama", "num_hidden_layers": 2,
+      "hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 1000})");
+  folder.write("model.safetensors.index.json", R"({"metadata": {}, "weight_map": {}})");
+  const json plan = plan_of({folder.path()});
+  EXPECT_TRUE(plan.at("weights_estimated"));
+  EXPECT_THAT(plan.at("notes").dump(),
+              HasSubstr("index.json gives no metadata.total_size: the weights are an estimate"));
+}
+
+TEST(PlanDeployment, AWeightFileOfZerosIsNoCheckpoint) {
+  const Folder folder;
+  folder.write("config.json", kTenLayers);
+  folder.write("model.safetensors", std::string(1'000'000, '\0'));
+  expect_refused(run_command({"plan", folder.path(), "--gpu", "h100"}),
+                 AllOf(HasSubstr("the header of"), HasSubstr("has 0 bytes; allowed: 2 to")));
 }
 
 TEST(PlanDeployment, SweepsDoubleAndEndWhereAsked) {

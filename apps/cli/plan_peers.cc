@@ -62,6 +62,11 @@ Result<std::string> dtype_word(PeerEngine engine, const PlanAnswer& answer) {
                           to_string(dtype), peer_version(engine), allowed));
 }
 
+std::string state_word(StateDtype dtype) {
+  if (dtype == StateDtype::kFp32) return "float32";
+  return dtype == StateDtype::kBf16 ? "bfloat16" : "float16";
+}
+
 std::optional<std::uint64_t> memory_of(const CapacityPlan& plan) {
   std::optional<std::uint64_t> least;
   for (const RankCapacity& rank : plan.ranks) {
@@ -74,6 +79,7 @@ PeerQuestion question_of(const PlanAnswer& answer, const std::string& kv_dtype) 
   const Deployment& deployment = answer.deployment;
   PeerQuestion question;
   question.kv_cache_dtype = kv_dtype;
+  if (deployment.state_dtype) question.ssm_dtype = state_word(*deployment.state_dtype);
   if (deployment.hardware) question.gpu_arch = deployment.hardware->arch;
   question.tensor = deployment.parallel.tensor;
   question.pipeline = deployment.parallel.pipeline;

@@ -108,6 +108,36 @@ TEST(Plan, LatentIsOneRowNotAKeyAndAValue) {
   EXPECT_FALSE(rank_of({}, kDeepseekV3).contains("blocks"));
 }
 
+// TensorRT-LLM pull request 5371: 2 layers attend, 6 of 14 keep (64 x 64 x 128 + 6,144 x 3)
+// numbers.
+TEST(Plan, TheStateOfAHybridIsStoredAsAsked) {
+  const std::string config = R"({"model_type": "nemotron_h", "num_hidden_layers": 14,
+      "hybrid_override_pattern": "M-M-M*-M-M-M*-", "hidden_size": 4096, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "head_dim": 128, "mamba_num_heads": 64, "mamba_head_dim": 64,
+      "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4})";
+  const auto state = [&config](const std::vector<std::string>& options) {
+    return rank_of(options, config).at("state_bytes_per_sequence");
+  };
+  EXPECT_EQ(state({}), 12'804'096);
+  EXPECT_EQ(state({"--state-dtype", "bf16"}), 6'512'640);
+  EXPECT_EQ(state({"--state-dtype", "fp16"}), 6'512'640);
+  EXPECT_EQ(rank_of({"--state-dtype", "bf16"}, config).at("growing_bytes_per_token"), 8'192);
+  expect_refused(run_command({"run", "--state-dtype", "bf16"}),
+                 HasSubstr("unknown option --state-dtype"));
+}
+
+// BART: 12 decoder layers, each with rows of 2 x 1,024 numbers for every token of the encoder.
+TEST(Plan, TokensOfTheEncoderCountWhereTheyAreGiven) {
+  const auto fixed = [](const std::vector<std::string>& options) {
+    return rank_of(options, R"({"model_type": "bart", "is_encoder_decoder": true,
+        "d_model": 1024, "decoder_layers": 12, "decoder_attention_heads": 16,
+        "encoder_layers": 12, "encoder_attention_heads": 16, "max_position_embeddings": 1024})")
+        .at("fixed_bytes_per_sequence");
+  };
+  EXPECT_EQ(fixed({}), 0);
+  EXPECT_EQ(fixed({"--encoder-tokens", "1k"}), 12 * 2 * 1024 * 2 * 1024);
+}
+
 TEST(Plan, DraftLayersCountOnlyWhenAsked) {
   // DeepSeek-V3 issue 19, llama.cpp pull request 28630.
   std::string config = kDeepseekV3;

@@ -71,6 +71,23 @@ TEST(HybridStreams, StateIsCountedApartFromWhatGrows) {
   EXPECT_EQ(fp32.groups()[0].members.size(), 2u);
 }
 
+// A config's mamba_ssm_dtype was ignored: its state was counted as fp32 whatever it said.
+TEST(HybridStreams, TheConfigsTypeOfStateHoldsUnlessTheCallerSaysOtherwise) {
+  ModelConfig model = mamba_hybrid();
+  const auto bytes = [&model](const GeometryOptions& options) {
+    return geometry_of(model, options).state_bytes_per_sequence().value();
+  };
+  model.state_dtype = "float32";
+  EXPECT_EQ(bytes({}), 12'804'096u);
+  for (const char* word : {"bfloat16", "float16"}) {
+    model.state_dtype = word;
+    EXPECT_EQ(bytes({}), 6'512'640u) << word;
+    EXPECT_EQ(bytes({.state_dtype = StateDtype::kFp32}), 12'804'096u) << word;
+  }
+  EXPECT_THAT(refusal(grouped("plain", 1, 8, 8, 64), {.state_dtype = StateDtype::kBf16}),
+              HasSubstr("state dtype is bf16, but plain keeps no recurrent state; allowed: none"));
+}
+
 TEST(HybridStreams, AModelThatNeverAttendsHasStateAlone) {
   ModelConfig model = grouped("mamba", 2, 1, 1, 64);
   model.num_attention_heads = 0;

@@ -108,12 +108,18 @@ Result<Stream> compressor_stream(const char* kv, const char* score, std::uint64_
   return in_arena(std::move(*stream));
 }
 
+// fp32 where the config does not say.
+StateDtype declared_state_dtype(const ModelConfig& model) {
+  if (model.state_dtype == "bfloat16") return StateDtype::kBf16;
+  return model.state_dtype == "float16" ? StateDtype::kFp16 : StateDtype::kFp32;
+}
+
 class LayerBuilder {
  public:
   LayerBuilder(const ModelConfig& model, const GeometryOptions& options)
       : model_(model),
         kv_dtype_(options.kv_dtype),
-        state_dtype_(options.state_dtype),
+        state_dtype_(options.state_dtype.value_or(declared_state_dtype(model))),
         first_layer_(options.first_layer),
         tensor_parallel_(options.tensor_parallel),
         encoder_tokens_(options.encoder_tokens > 0 ? options.encoder_tokens
@@ -398,6 +404,14 @@ Status check_options(const ModelConfig& model, const GeometryOptions& options) {
     return fail(ErrorCode::Unsupported,
                 fmt::format("indexer dtype is {}, but {} caches no index keys; allowed: none",
                             to_string(*options.indexer_dtype), model.name));
+  }
+  const bool keeps_state =
+      std::any_of(model.layers.begin(), model.layers.end(),
+                  [](const LayerFacts& layer) { return layer.recurrent.state_heads > 0; });
+  if (options.state_dtype && !keeps_state) {
+    return fail(ErrorCode::Unsupported,
+                fmt::format("state dtype is {}, but {} keeps no recurrent state; allowed: none",
+                            to_string(*options.state_dtype), model.name));
   }
   const bool crosses =
       std::any_of(model.layers.begin(), model.layers.end(), [](const LayerFacts& layer) {

@@ -33,7 +33,8 @@ struct GeometryOptions {
   bool speculative_mtp = false;                 // count the draft layers too
   std::uint64_t block_tokens = 0;               // 0: derived; else a multiple of the derived number
   std::uint32_t layers = 0;                     // 0: all; else only the first so many
-  StateDtype state_dtype = StateDtype::kFp32;   // of recurrent state
+  std::optional<StateDtype> state_dtype{};      // of recurrent state; none: as the config says,
+                                                // fp32 where it does not
   std::uint64_t encoder_tokens = 0;  // rows of cross-attention; 0: what the model fixes, else none
 
   // One rank's part of the model: a stage of a pipeline, and a share of its heads.

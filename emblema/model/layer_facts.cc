@@ -391,13 +391,24 @@ std::vector<std::uint64_t> fill_makeup(const ConfigFields& text, const ModelFami
   return text.problems().failed() ? std::vector<std::uint64_t>{} : heads;
 }
 
-void note_state(const ConfigFields& text, const ModelConfig& config) {
-  for (const LayerFacts& layer : config.layers) {
-    if (layer.recurrent.mixer == RecurrentMixer::kNone) continue;
+void fill_state_dtype(const ConfigFields& text, ModelConfig* config) {
+  constexpr std::string_view kConvolution =
+      "a convolution keeps kernel - 1 columns in bf16 (engines that keep kernel columns hold one "
+      "more)";
+  const auto any = [config](auto&& has) {
+    return std::any_of(config->layers.begin(), config->layers.end(),
+                       [&has](const LayerFacts& layer) { return has(layer.recurrent); });
+  };
+  if (any([](const RecurrentFacts& facts) { return facts.state_heads > 0; })) {
+    config->state_dtype = read_state_dtype(text);
+    const std::string how = config->state_dtype.empty()
+                                ? std::string("fp32")
+                                : fmt::format("{}, as the config says,", config->state_dtype);
     text.problems().note(
-        "state of recurrent layers: fp32 unless asked otherwise; a convolution keeps kernel - 1 "
-        "columns in bf16 (engines that keep kernel columns hold one more)");
-    return;
+        fmt::format("state of recurrent layers: {} unless --state-dtype says otherwise; {}", how,
+                    kConvolution));
+  } else if (any([](const RecurrentFacts& facts) { return facts.conv_channels > 0; })) {
+    text.problems().note(fmt::format("state of recurrent layers: {}", kConvolution));
   }
 }
 
@@ -429,7 +440,7 @@ void fill_layers(const ConfigFields& text, const ConfigFields& outer, const Mode
   share_layers(text, family, config);
   if (is_decoder) add_cross_attention(text, family, config);
   if (text.problems().failed()) return;
-  note_state(text, *config);
+  fill_state_dtype(text, config);
   for (const LayerFacts& layer : config->layers) {
     config->num_attention_heads = std::max(config->num_attention_heads, layer.num_attention_heads);
     config->has_attention_sinks = config->has_attention_sinks || layer.has_sinks;

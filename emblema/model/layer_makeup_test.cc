@@ -12,8 +12,10 @@
 namespace emblema {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 Result<ModelConfig> read(const std::string& model_type, int layers, const std::string& members) {
   return parse_model_config(R"({"model_type": ")" + model_type + R"(", "hidden_size": 4096,
@@ -266,7 +268,32 @@ TEST(LayerMakeup, LatentAttentionMayAlternateWithLightning) {
 
 TEST(LayerMakeup, TheReaderIsToldHowStateIsCounted) {
   EXPECT_THAT(read("qwen3_next", 4, kGatedDelta)->notes,
-              Contains(HasSubstr("kernel - 1 columns in bf16")));
+              Contains(AllOf(HasSubstr("kernel - 1 columns in bf16"),
+                             HasSubstr("fp32 unless --state-dtype says otherwise"))));
+  EXPECT_THAT(read("lfm2", 2, R"("layer_types": ["conv", "full_attention"])")->notes,
+              Contains(AllOf(HasSubstr("state of recurrent layers: a convolution keeps kernel - 1"),
+                             Not(HasSubstr("--state-dtype")))))
+      << "no state whose type could be chosen";
+}
+
+// Nemotron-H and Qwen3.5 say in their configs how the state is kept; both fields were ignored.
+TEST(LayerMakeup, TheTypeOfTheStateIsTheConfigs) {
+  const std::string sizes = kGatedDelta;
+  for (const std::string field : {"mamba_ssm_dtype", "mamba_ssm_cache_dtype"}) {
+    const auto with = [&](const std::string& value) {
+      return read("qwen3_next", 4, sizes + R"(, ")" + field + R"(": )" + value);
+    };
+    EXPECT_EQ(with(R"("bfloat16")")->state_dtype, "bfloat16") << field;
+    EXPECT_THAT(with(R"("bfloat16")")->notes,
+                Contains(HasSubstr("bfloat16, as the config says, unless --state-dtype")));
+    EXPECT_EQ(with(R"("float16")")->state_dtype, "float16");
+    EXPECT_EQ(with(R"("float32")")->state_dtype, "float32");
+    EXPECT_EQ(with(R"("auto")")->state_dtype, "");
+    EXPECT_EQ(with("null")->state_dtype, "");
+    EXPECT_THAT(refusal(with("4")), HasSubstr(field + " is 4; allowed: \"float32\""));
+    EXPECT_THAT(refusal(with(R"("int8")")), HasSubstr(field + " is \"int8\"; allowed"));
+  }
+  EXPECT_EQ(read("qwen3_next", 4, sizes)->state_dtype, "");
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ void read_cross_layers(const ConfigFields& text, ModelConfig* config) {
   if (!any) return;
   text.problems().note(
       "cross-attention layers hold one row per image token, not per text token: counted only where "
-      "the number of encoder tokens is given");
+      "--encoder-tokens is given");
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ void add_cross_attention(const ConfigFields& text, const ModelFamily& family, Mo
   }
   text.problems().note(
       "cross-attention holds one row per encoder token, not per decoder token: counted only where "
-      "the number of encoder tokens is given");
+      "--encoder-tokens is given");
 }
 
 }  // namespace emblema

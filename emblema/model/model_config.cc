@@ -14,8 +14,8 @@
 namespace emblema {
 namespace {
 
-// What the language part of a multimodal config may leave to its class. Only for nested configs: a
-// plain config.json without these fields is broken.
+// What a config may leave to its class: the positions; and, where it is the language part of a
+// multimodal one, its sizes. A plain config.json without those is broken.
 struct ClassDefaults {
   std::string_view model_type;
   std::string_view class_name;
@@ -32,6 +32,29 @@ constexpr auto kClassDefaults = std::to_array<ClassDefaults>({
     {"llama", "LlamaConfig", 4096, 32, 32, 32, 2048},
     {"mistral", "MistralConfig", 4096, 32, 32, 8, 131'072},
 });
+
+// The least of them counts; model_max_length overrides them (as in vLLM).
+constexpr auto kPositionNames = std::to_array<std::string_view>(
+    {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions",
+     "max_seq_length", "seq_len", "max_sequence_length", "max_position_embedding", "n_ctx",
+     "max_context_length"});
+constexpr std::string_view kPositionsOverride = "model_max_length";
+
+// A config that has one of these describes layers itself.
+constexpr auto kLayerCountNames =
+    std::to_array<std::string_view>({"num_hidden_layers", "n_layer", "n_layers", "num_layers",
+                                     "num_transformer_layers", "decoder_layers"});
+constexpr auto kAttentionNames = std::to_array<std::string_view>(
+    {"num_attention_heads", "num_key_value_heads", "n_head", "n_heads", "num_heads",
+     "decoder_attention_heads", "kv_lora_rank"});
+
+// Where several are present, SGLang's order.
+constexpr auto kLanguageNames = std::to_array<std::string_view>(
+    {"thinker_config", "llm_config", "language_config", "text_config"});
+// The name of the language part in some configs, of a checkpoint in others.
+constexpr std::string_view kLanguageModel = "language_model";
+// Names that mean as little as they say: read where nothing else describes a model.
+constexpr auto kVagueNames = std::to_array<std::string_view>({"model", "decoder"});
 
 // The language part, and what is around it. The outer sizes are those of a vision tower or of
 // nothing at all, so nothing but the data type and the architectures is ever read there.
@@ -53,6 +76,12 @@ void set_if_absent(JsonValue* object, std::string_view key, std::uint64_t value,
   problems->note(fmt::format("{} is not given: {} is assumed, as in {}", key, value, class_name));
 }
 
+template <class Names>
+bool has_any(const JsonValue& object, const Names& names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&object](std::string_view name) { return object.find(name) != nullptr; });
+}
+
 void apply_class_defaults(JsonValue* text, ConfigProblems* problems) {
   const JsonValue* type = text->find("model_type");
   if (type == nullptr || !type->is_string()) return;
@@ -66,14 +95,48 @@ void apply_class_defaults(JsonValue* text, ConfigProblems* problems) {
       set_if_absent(text, "num_key_value_heads", entry.key_value_heads, entry.class_name, problems);
     }
     set_if_absent(text, "num_attention_heads", entry.heads, entry.class_name, problems);
-    set_if_absent(text, "max_position_embeddings", entry.max_positions, entry.class_name, problems);
   }
 }
 
-// Walks into the language part. Where several names are present, SGLang's order.
+// An object that counts layers, itself or further in. As deep as JsonLimits allow.
+bool describes_layers(const JsonValue& value) {
+  if (!value.is_object()) return false;
+  if (has_any(value, kLayerCountNames)) return true;
+  const auto is_inside = [&value](std::string_view name) {
+    const JsonValue* inner = value.find(name);
+    return inner != nullptr && describes_layers(*inner);
+  };
+  return std::any_of(kLanguageNames.begin(), kLanguageNames.end(), is_inside) ||
+         is_inside(kLanguageModel) ||
+         std::any_of(kVagueNames.begin(), kVagueNames.end(), is_inside);
+}
+
+// The name of the object to step into, or "" where the level is the language part.
+std::string_view next_level(const ConfigFields& level) {
+  for (const std::string_view name : kLanguageNames) {
+    const auto inner = level.object(name);
+    if (inner && !inner->value().items.empty()) return name;
+  }
+  const auto describes = [&level](std::string_view name) {
+    const JsonValue* inner = level.value().find(name);
+    return inner != nullptr && describes_layers(*inner);
+  };
+  if (describes(kLanguageModel)) return kLanguageModel;
+  for (const std::string_view name : kVagueNames) {
+    if (!describes(name)) continue;
+    if (!has_any(level.value(), kLayerCountNames) && !has_any(level.value(), kAttentionNames)) {
+      return name;
+    }
+    level.problems().note(
+        fmt::format("{} describes layers too and is not read: what stands beside "
+                    "it is taken for the model",
+                    level.path_of(name)));
+  }
+  return "";
+}
+
+// Walks into the language part.
 Levels find_language_part(const JsonValue& root, ConfigProblems* problems) {
-  static constexpr std::string_view kNames[] = {"thinker_config", "llm_config", "language_config",
-                                                "text_config"};
   Levels levels{root, ""};
   // A decoder that stands beside its encoder: T5Gemma, TrOCR.
   const JsonValue* encodes = root.find("is_encoder_decoder");
@@ -81,19 +144,12 @@ Levels find_language_part(const JsonValue& root, ConfigProblems* problems) {
   if (encodes != nullptr && encodes->boolean && decoder != nullptr && decoder->is_object()) {
     levels = {*decoder, "decoder"};
   }
-  for (bool moved = true; moved && !problems->failed();) {
-    moved = false;
-    const ConfigFields fields(levels.text, levels.path, problems);
-    for (const std::string_view name : kNames) {
-      const auto inner = fields.object(name);
-      if (!inner || inner->value().items.empty()) continue;
-      JsonValue next = inner->value();
-      levels.path = inner->path_of("");
-      levels.path.pop_back();  // the dot
-      levels.text = std::move(next);
-      moved = true;
-      break;
-    }
+  while (!problems->failed()) {
+    const ConfigFields level(levels.text, levels.path, problems);
+    const std::string_view name = next_level(level);
+    if (name.empty()) break;
+    JsonValue inner = *levels.text.find(name);  // a copy: it is part of what it replaces
+    levels = {std::move(inner), level.path_of(name)};
   }
   if (!levels.path.empty()) apply_class_defaults(&levels.text, problems);
   return levels;
@@ -112,20 +168,29 @@ std::vector<std::string> read_architectures(const ConfigFields& text, const Conf
   return names;
 }
 
-// The smallest of the lengths that the config names; model_max_length overrides them (as in vLLM).
+// 0: the config names no length.
 std::uint64_t read_max_positions(const ConfigFields& text) {
-  static constexpr std::string_view kNames[] = {
-      "max_position_embeddings", "n_positions",    "max_seq_len",       "seq_length",
-      "max_target_positions",    "max_seq_length", "seq_len",           "max_sequence_length",
-      "max_position_embedding",  "n_ctx",          "max_context_length"};
   const CountRange range = {1, ConfigLimits::kTokensMax};
-  if (const auto all = text.count({"model_max_length"}, range)) return *all;
+  if (const auto all = text.count({kPositionsOverride}, range)) return *all;
   std::uint64_t smallest = 0;
-  for (const std::string_view name : kNames) {
+  for (const std::string_view name : kPositionNames) {
     const auto length = text.count({name}, range);
     if (length && (smallest == 0 || *length < smallest)) smallest = *length;
   }
   return smallest;
+}
+
+// A class' default, nested or not. It bounds lengths and is no fact that others are made of, so it
+// comes after the layers: YaRN still wants the length that it stretches to be said.
+void assume_positions(const ConfigFields& text, ModelConfig* config) {
+  if (config->max_positions > 0) return;
+  for (const ClassDefaults& entry : kClassDefaults) {
+    if (entry.model_type != config->model_type) continue;
+    config->max_positions = entry.max_positions;
+    text.problems().note(
+        fmt::format("max_position_embeddings is not given: {} is assumed, as in {}",
+                    entry.max_positions, entry.class_name));
+  }
 }
 
 // Hybrid models whose class counts the words or letters of its layers instead.
@@ -238,6 +303,7 @@ void read_config(const ConfigFields& text, const ConfigFields& outer, ModelConfi
   if (text.problems().failed()) return;
   note_family(text, family, *config);
   fill_layers(text, outer, family, config);
+  assume_positions(text, config);
   if (!text.problems().failed()) refuse_unread_state(text, family, *config);
   if (!text.problems().failed()) read_weight_facts(text, outer, config);
 }

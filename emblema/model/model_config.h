@@ -116,6 +116,8 @@ struct ModelConfig {
   bool has_attention_sinks = false;              // in any layer
   std::string torch_dtype;                       // as spelled, "" when absent
   std::optional<KvCacheScheme> kv_cache_scheme;  // absent: nothing is asked of the cache
+  std::string state_dtype;  // of recurrent state: "float32", "bfloat16", "float16"; "" when
+                            // the config does not say, or no layer has such a state
 
   std::vector<LayerFacts> layers;  // num_hidden_layers of them
 

@@ -49,6 +49,58 @@ TEST(ModelConfig, TheLanguagePartIsReadNotTheVisionSizesAroundIt) {
   }
 }
 
+// Not looked into: the outer, vision sizes were read without a word.
+TEST(ModelConfig, ALanguageModelIsTheLanguagePartWhereItIsAnObjectOfLayers) {
+  const std::string inner = R"({"model_type": "qwen3", "num_hidden_layers": 40,
+      "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128})";
+  const std::string outer = R"("model_type": "some_vl", "hidden_size": 1152,
+      "num_hidden_layers": 33, "num_attention_heads": 16)";
+  EXPECT_EQ(growing_bytes(parsed("{" + outer + R"(, "language_model": )" + inner + "}")), 163'840u);
+  EXPECT_EQ(growing_bytes(parsed("{" + outer + R"(, "language_model": {"model": )" + inner + "}}")),
+            163'840u);
+  const std::uint64_t outer_bytes = 2ull * 33 * 16 * 72 * 2;
+  for (const std::string other : {R"("vicuna-7b")", "null", "{}", R"({"hidden_size": 7})", "5"}) {
+    EXPECT_EQ(growing_bytes(parsed("{" + outer + R"(, "language_model": )" + other + "}")),
+              outer_bytes)
+        << other;
+  }
+  EXPECT_THAT(refused(R"({"language_model": {"num_hidden_layers": 4}})").message,
+              HasSubstr("language_model.num_attention_heads is missing"));
+}
+
+TEST(ModelConfig, AModelOrDecoderInsideIsReadOnlyWhereNothingElseDescribesOne) {
+  const std::string inner = R"({"model_type": "qwen3", "num_hidden_layers": 40,
+      "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128})";
+  for (const std::string key : {"model", "decoder"}) {
+    EXPECT_EQ(growing_bytes(parsed(R"({"model_type": "wrapped", ")" + key + "\": " + inner + "}")),
+              163'840u)
+        << key;
+    const auto both = parsed(plain("\"" + key + "\": " + inner));
+    EXPECT_EQ(growing_bytes(both), kPlainMhaBytes) << key;
+    EXPECT_THAT(both.notes, Contains(HasSubstr(key + " describes layers too and is not read")));
+    EXPECT_THAT(parsed(plain("\"" + key + R"(": "a/path")")).notes,
+                Not(Contains(HasSubstr("is not read"))));
+  }
+}
+
+// A nested config took its class' positions with a note, a plain one none and in silence.
+TEST(ModelConfig, PositionsThatAreNotGivenAreTheClassDefaultsNestedOrNot) {
+  const std::string sizes = R"("model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 64,
+      "num_attention_heads": 4)";
+  const std::string more = R"(, "model_max_length": 512)";
+  for (const bool nested : {false, true}) {
+    const auto read = [nested](const std::string& members) {
+      return parsed(nested ? R"({"text_config": {)" + members + "}}" : "{" + members + "}");
+    };
+    EXPECT_EQ(read(sizes).max_positions, 131'072u) << nested;
+    EXPECT_THAT(read(sizes).notes, Contains(HasSubstr("max_position_embeddings is not given: "
+                                                      "131072 is assumed, as in MistralConfig")));
+    EXPECT_EQ(read(sizes + more).max_positions, 512u) << nested;
+    EXPECT_EQ(read(sizes + R"(, "n_positions": 262144)").max_positions, 262'144u) << nested;
+    EXPECT_THAT(read(sizes + more).notes, Not(Contains(HasSubstr("as in MistralConfig"))));
+  }
+}
+
 TEST(ModelConfig, NestingMayGoTwoLevelsDeepAndNamesThePath) {
   const std::string inner = R"({"num_hidden_layers": 4, "num_attention_heads": 0})";
   EXPECT_THAT(refused(R"({"thinker_config": {"text_config": )" + inner + "}}").message,
@@ -314,7 +366,10 @@ TEST(ModelConfig, TheShortestLengthBindsUnlessModelMaxLengthOverrides) {
   EXPECT_EQ(
       parsed(plain(R"("max_position_embeddings": 8192, "model_max_length": 131072)")).max_positions,
       131'072u);
-  EXPECT_EQ(parsed(plain("")).max_positions, 0u);
+  EXPECT_EQ(parsed(R"({"model_type": "phi", "num_hidden_layers": 2, "hidden_size": 64,
+      "num_attention_heads": 4})")
+                .max_positions,
+            0u);
 }
 
 TEST(ModelConfig, SoftmaxFactsOfGemmaAndGranite) {

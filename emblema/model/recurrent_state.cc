@@ -259,6 +259,22 @@ RecurrentFacts read_recurrent(const ConfigFields& fields, RecurrentMixer mixer,
   return StateReader(fields, hidden_size).read(mixer);
 }
 
+// mamba_ssm_cache_dtype: Nemotron-H. mamba_ssm_dtype: Qwen3.5 and 3.6. vLLM 073c510c (2026-08)
+// takes them where its own option is "auto" (model_executor/models/config.py).
+std::string read_state_dtype(const ConfigFields& fields) {
+  const auto found = fields.first({"mamba_ssm_cache_dtype", "mamba_ssm_dtype"});
+  if (!found) return {};
+  const std::string& word = found.value->text;
+  if (found.value->is_string()) {
+    if (word == "auto") return {};
+    if (word == "float32" || word == "bfloat16" || word == "float16") return word;
+  }
+  fields.problems().invalid(
+      fmt::format("{} is {}; allowed: \"float32\", \"bfloat16\", \"float16\", \"auto\" or null",
+                  found.path, found.value->describe()));
+  return {};
+}
+
 std::uint64_t read_conv_window(const ConfigFields& fields) {
   const auto window = fields.count({"conv_window"}, kKernelRange);
   if (!window && !fields.problems().failed()) {

@@ -21,7 +21,8 @@ using Found = Result<std::optional<WeightIndex>>;
 
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kLoneName = "model.safetensors";
-constexpr std::uint64_t kLengthBytes = 8;  // of the header's length
+constexpr std::uint64_t kLengthBytes = 8;     // of the header's length
+constexpr std::uint64_t kHeaderBytesMin = 2;  // "{}"
 
 // A count that some tools write as a string of digits.
 std::optional<std::uint64_t> read_count(const ConfigFields& metadata, std::string_view key) {
@@ -60,7 +61,47 @@ Found read_index(const fs::path& file) {
   if (!stream.read(text.data(), static_cast<std::streamsize>(text.size()))) {
     return fail(ErrorCode::Io, fmt::format("{} cannot be read", shown));
   }
-  return parse_weight_index(text, shown);
+  auto index = parse_weight_index(text, shown);
+  if (!index) return propagate(index);
+  return std::move(*index);
+}
+
+// The first bytes of a safetensors file: how long its header is.
+std::uint64_t little_endian(const std::array<char, kLengthBytes>& bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    value |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  }
+  return value;
+}
+
+// Where a tensor ends, behind the header.
+std::optional<std::uint64_t> end_of(const JsonValue& tensor) {
+  const JsonValue* offsets = tensor.is_object() ? tensor.find("data_offsets") : nullptr;
+  if (offsets == nullptr || !offsets->is_array() || offsets->items.size() != 2) return std::nullopt;
+  return offsets->items[1].as_count();
+}
+
+// The tensors of a header cover what is behind it: safetensors refuses a file that has more or
+// less.
+Status check_cover(const JsonValue& header, std::uint64_t data_bytes, const std::string& shown) {
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < header.items.size(); ++i) {
+    if (header.keys[i] == "__metadata__") continue;
+    const auto tensor_end = end_of(header.items[i]);
+    if (!tensor_end) {
+      return fail(ErrorCode::Invalid,
+                  fmt::format("the header of {}: {} is {}; allowed: an object with data_offsets, a "
+                              "list of the first byte and the end",
+                              shown, shortened(header.keys[i]), header.items[i].describe()));
+    }
+    end = std::max(end, *tensor_end);
+  }
+  if (end == data_bytes && end > 0) return {};
+  return fail(ErrorCode::Invalid,
+              fmt::format("the header of {}: its last data_offsets end at {}; allowed: {}, the "
+                          "bytes behind it, and at least 1",
+                          shown, end, data_bytes));
 }
 
 Found read_lone_file(const fs::path& file) {
@@ -69,21 +110,42 @@ Found read_lone_file(const fs::path& file) {
   if (!bytes) return propagate(bytes);
   std::array<char, kLengthBytes> start{};
   std::ifstream stream(file, std::ios::binary);
-  if (*bytes < kLengthBytes || !stream.read(start.data(), kLengthBytes)) {
+  constexpr std::uint64_t kLeastBytes = kLengthBytes + kHeaderBytesMin;
+  if (*bytes < kLeastBytes || !stream.read(start.data(), kLengthBytes)) {
     return fail(ErrorCode::Invalid,
                 fmt::format("{} has {} bytes; allowed: a safetensors file, which has at least {}",
-                            shown, *bytes, kLengthBytes));
+                            shown, *bytes, kLeastBytes));
   }
-  std::uint64_t header_bytes = 0;
-  for (std::size_t i = 0; i < kLengthBytes; ++i) {
-    header_bytes |= std::uint64_t{static_cast<unsigned char>(start[i])} << (8 * i);
-  }
+  const std::uint64_t header_bytes = little_endian(start);
   const std::uint64_t most = std::min(WeightIndexLimits::kHeaderBytesMax, *bytes - kLengthBytes);
-  if (header_bytes > most) {
-    return fail(ErrorCode::Invalid, fmt::format("the header of {} has {} bytes; allowed: up to {}",
-                                                shown, header_bytes, most));
+  if (header_bytes < kHeaderBytesMin || header_bytes > most) {
+    return fail(ErrorCode::Invalid, fmt::format("the header of {} has {} bytes; allowed: {} to {}",
+                                                shown, header_bytes, kHeaderBytesMin, most));
   }
-  return WeightIndex{shown, *bytes - kLengthBytes - header_bytes, std::nullopt};
+  std::string text(header_bytes, '\0');
+  if (!stream.read(text.data(), static_cast<std::streamsize>(text.size()))) {
+    return fail(ErrorCode::Io, fmt::format("{} cannot be read", shown));
+  }
+  const auto header = parse_json_object(text);
+  if (!header) {
+    return fail(header.error().code,
+                fmt::format("the header of {} {}", shown, header.error().message));
+  }
+  const std::uint64_t data_bytes = *bytes - kLengthBytes - header_bytes;
+  if (const auto ok = check_cover(*header, data_bytes, shown); !ok) return propagate(ok);
+  return WeightIndex{shown, data_bytes, std::nullopt};
+}
+
+// A folder, a pipe or a device of that name is an error: skipped in silence, an estimate would pass
+// for a count.
+Result<bool> is_there(const fs::path& file) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (fs::is_regular_file(status)) return true;
+  if (!fs::exists(status)) return false;
+  return fail(ErrorCode::Invalid,
+              fmt::format("{} is not a regular file; allowed: a file, or nothing of that name",
+                          file.string()));
 }
 
 // The folder whose checkpoint `source` means; empty where there is none.
@@ -101,7 +163,7 @@ fs::path folder_of(std::string_view source) {
 
 }  // namespace
 
-Found parse_weight_index(std::string_view json, std::string_view name) {
+Result<WeightIndex> parse_weight_index(std::string_view json, std::string_view name) {
   const std::string shown(name);
   if (json.size() > WeightIndexLimits::kFileBytesMax) {
     return fail(ErrorCode::Invalid, fmt::format("{} has {} bytes; allowed: up to {}", shown,
@@ -112,11 +174,10 @@ Found parse_weight_index(std::string_view json, std::string_view name) {
   ConfigProblems problems;
   const ConfigFields fields(*root, "", &problems);
   const auto metadata = fields.object("metadata");
-  std::optional<WeightIndex> index;
+  WeightIndex index{shown, 0, std::nullopt};
   if (metadata) {
-    const auto bytes = read_count(*metadata, "total_size");
-    const auto parameters = read_count(*metadata, "total_parameters");
-    if (bytes) index = WeightIndex{shown, *bytes, parameters};
+    index.total_bytes = read_count(*metadata, "total_size").value_or(0);
+    index.total_parameters = read_count(*metadata, "total_parameters");
   }
   if (problems.failed()) {
     return fail(problems.error().code, fmt::format("{}: {}", shown, problems.error().message));
@@ -127,11 +188,14 @@ Found parse_weight_index(std::string_view json, std::string_view name) {
 Found read_weight_index(std::string_view source) {
   const fs::path folder = folder_of(source);
   if (folder.empty()) return std::nullopt;
-  std::error_code error;
   const fs::path index = folder / kIndexName;
-  if (fs::is_regular_file(index, error)) return read_index(index);
+  const auto has_index = is_there(index);
+  if (!has_index) return propagate(has_index);
+  if (*has_index) return read_index(index);
   const fs::path lone = folder / kLoneName;
-  if (fs::is_regular_file(lone, error)) return read_lone_file(lone);
+  const auto has_lone = is_there(lone);
+  if (!has_lone) return propagate(has_lone);
+  if (*has_lone) return read_lone_file(lone);
   return std::nullopt;
 }
 

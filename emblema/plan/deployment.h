@@ -21,7 +21,8 @@ struct Deployment {
   bool speculative_mtp = false;                 // draft layers cached too
   std::uint64_t block_tokens = 0;               // 0: derived from the geometry
   std::uint32_t layers = 0;                     // 0: all; else the first so many
-  StateDtype state_dtype = StateDtype::kFp32;   // of recurrent state
+  std::optional<StateDtype> state_dtype{};      // of recurrent state; none: as the config says,
+                                                // fp32 where it does not
   std::uint64_t encoder_tokens = 0;  // rows of cross-attention; 0: what the model fixes, else none
   Profile profile = Profile::kNative;  // layout of a block; must fit the data types
 
@@ -46,7 +47,8 @@ struct Deployment {
   Rational memory_share = Rational::of(23, 25);
   std::uint64_t reserve_bytes = 0;  // of each GPU: activations, the runtime's own; not known here
   std::optional<std::uint64_t> weight_bytes{};  // of the whole model; none: estimated (weights.h)
-  std::string weights_source{};                 // where they were read; for people
+  std::string weights_source{};  // where they were read, for people; without weight_bytes: a file
+                                 // that should have said them and does not
 };
 
 }  // namespace emblema

@@ -146,6 +146,35 @@ TEST(DeploymentPlan, WhereWeightsCannotBeCountedANoteSaysWhyThereIsNoPool) {
   EXPECT_THAT(plan.notes, testing::Contains(AllOf(HasSubstr("no pool"), HasSubstr("--weights"))));
 }
 
+TEST(DeploymentPlan, ATotalThatIsDividedEvenlyIsNotCalledUncounted) {
+  const CapacityPlan plan =
+      plan_of(samples::deepseek_v3(), {.parallel = {.tensor = 8}, .weight_bytes = 320_GiB});
+  EXPECT_THAT(plan.notes, testing::Contains(AllOf(
+                              HasSubstr("divide evenly among 8 GPUs: shapes of the weights of"),
+                              testing::Not(HasSubstr("give --weights")))));
+}
+
+// A model.safetensors of zeros gave an 80-layer model 122 KiB of weights a rank, without a word.
+TEST(DeploymentPlan, ATotalFarFromTheShapesIsANote) {
+  const std::uint64_t estimate = 16'060'522'496;  // Llama-3-8B's index: 16 x 1,003,782,656
+  const auto notes = [](std::uint64_t bytes, std::uint32_t layers) {
+    return plan_of(preset("llama-3-8b"),
+                   {.layers = layers, .weight_bytes = bytes, .weights_source = "an index"})
+        .notes;
+  };
+  const auto far = testing::Contains(
+      HasSubstr("B (an index) differ from the 16060522496 B that the config's shapes give"));
+  for (const std::uint32_t layers : {0u, 1u}) {
+    EXPECT_THAT(notes(16, layers), far);
+    EXPECT_THAT(notes(estimate / 16 - 1, layers), far);
+    EXPECT_THAT(notes(estimate / 16, layers), testing::Not(far));
+    EXPECT_THAT(notes(estimate * 64, layers), testing::Not(far));
+    EXPECT_THAT(notes(estimate * 64 + 1, layers), far);
+  }
+  EXPECT_THAT(refusal(preset("llama-3-8b"), {.weight_bytes = 0}),
+              HasSubstr("weight_bytes is 0; allowed: at least 1"));
+}
+
 TEST(DeploymentPlan, TowersThatTheWeightsLeaveOutAreANote) {
   EXPECT_THAT(plan_of(preset("gemma-4-e2b"), {}).notes, testing::Contains(HasSubstr("towers")));
   EXPECT_THAT(plan_of(preset("gemma-4-e2b"), {.weight_bytes = 10_GiB}).notes,

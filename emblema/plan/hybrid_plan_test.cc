@@ -37,6 +37,21 @@ TEST(HybridPlan, AMambaHybridGrowsByItsAttentionAloneAndHoldsItsState) {
   EXPECT_EQ(bf16.ranks[0].state_bytes_per_sequence, 6'512'640u);
 }
 
+// vLLM takes Qwen3.5's mamba_ssm_dtype where its own option is "auto"
+// (Qwen3_5ForConditionalGenerationConfig, 2026-08).
+TEST(HybridPlan, TheStateIsAsTheConfigSaysUnlessTheDeploymentDoes) {
+  const std::string json = R"({"model_type": "nemotron_h", "num_hidden_layers": 2,
+      "hybrid_override_pattern": "M*", "hidden_size": 4096, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "head_dim": 128, "mamba_num_heads": 64, "mamba_head_dim": 64,
+      "ssm_state_size": 128, "n_groups": 8, "conv_kernel": 4,
+      "mamba_ssm_cache_dtype": "bfloat16"})";
+  const std::uint64_t convolution = std::uint64_t{4096 + 2 * 8 * 128} * 3 * 2;
+  const std::uint64_t numbers = std::uint64_t{64} * 64 * 128;
+  EXPECT_EQ(plan_of(json, {}).ranks[0].state_bytes_per_sequence, numbers * 2 + convolution);
+  EXPECT_EQ(plan_of(json, {.state_dtype = StateDtype::kFp32}).ranks[0].state_bytes_per_sequence,
+            numbers * 4 + convolution);
+}
+
 // gemma.cpp pull 1012, candle pull 3488: 20 of 35 layers reuse another's cache; giving them one of
 // their own made 43,008 B at one token.
 TEST(HybridPlan, LayersThatReuseACacheTakeNothingAndSayWhose) {

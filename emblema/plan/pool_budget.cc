@@ -42,12 +42,23 @@ WeightSplit split_of(const Stage& stage, bool has_drafts) {
           .has_drafts = has_drafts && stage.is_last};
 }
 
+// Quantisation, towers and drafts explain a factor of a few between a total and the estimate. Past
+// these factors it is a total of other shapes, or of another file.
+bool is_far_from(std::uint64_t bytes, std::uint64_t estimate) {
+  constexpr std::uint64_t kFewerTimes = 16;
+  constexpr std::uint64_t kMoreTimes = 64;
+  return bytes < ceil_div(estimate, kFewerTimes) || ceil_div(bytes, kMoreTimes) > estimate;
+}
+
 class Budget {
  public:
   Budget(const ModelConfig& model, const Deployment& deployment, Ranks* ranks, CapacityPlan* plan)
       : model_(model), deployment_(deployment), ranks_(*ranks), plan_(*plan) {}
 
   Status run() {
+    if (deployment_.weight_bytes == std::uint64_t{0}) {
+      return fail(ErrorCode::Invalid, "weight_bytes is 0; allowed: at least 1, or none");
+    }
     if (const auto ok = weigh(); !ok) return ok;
     if (deployment_.pool_bytes) {
       for (PlannedRank& rank : ranks_) rank.capacity.pool_bytes = deployment_.pool_bytes;
@@ -73,6 +84,7 @@ class Budget {
       return {};
     }
     if (!estimate) return divide_evenly(estimate.error().message);
+    note_source(*estimate);
     plan_.are_weights_estimated = !deployment_.weight_bytes;
     if (!deployment_.weight_bytes) {
       plan_.notes.insert(plan_.notes.end(), estimate->notes.begin(), estimate->notes.end());
@@ -96,6 +108,24 @@ class Budget {
     return {};
   }
 
+  // What a reader of the total should know: it stands in for another, or looks like another
+  // model's.
+  void note_source(const WeightsEstimate& estimate) {
+    const std::string& source = deployment_.weights_source;
+    if (!deployment_.weight_bytes && !source.empty()) {
+      plan_.notes.push_back(fmt::format(
+          "{} gives no metadata.total_size: the weights are an estimate from the config", source));
+    }
+    if (!deployment_.weight_bytes) return;
+    // The total is of all layers, whichever are asked for.
+    std::uint64_t all_bytes = estimate.bytes;
+    if (const auto all = estimate_weights(model_, {}); all) all_bytes = all->bytes;
+    if (!is_far_from(*deployment_.weight_bytes, all_bytes)) return;
+    plan_.notes.push_back(fmt::format(
+        "the checkpoint's {} B{} differ from the {} B that the config's shapes give",
+        *deployment_.weight_bytes, source.empty() ? "" : fmt::format(" ({})", source), all_bytes));
+  }
+
   // A total, and no shapes to divide it by.
   Status divide_evenly(const std::string& why) {
     plan_.weight_bytes = deployment_.weight_bytes;
@@ -106,8 +136,8 @@ class Budget {
       rank.capacity.weight_bytes = ceil_div(*deployment_.weight_bytes, ranks);
     }
     if (ranks > 1) {
-      plan_.notes.push_back(
-          fmt::format("weights are taken to divide evenly among {} GPUs: {}", ranks, why));
+      plan_.notes.push_back(fmt::format("weights are taken to divide evenly among {} GPUs: {}",
+                                        ranks, why.substr(0, why.rfind("; give --weights"))));
     }
     return {};
   }

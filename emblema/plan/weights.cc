@@ -308,16 +308,18 @@ Status check_split(const ModelConfig& model, const WeightSplit& split) {
 Status check_countable(const ModelConfig& model) {
   if (!model.weights) {
     return fail(ErrorCode::Unsupported,
-                fmt::format("weights of {} cannot be counted: {}; give --weights", model.name,
-                            model.weights_missing));
+                fmt::format("shapes of the weights of {} cannot be counted: {}; give --weights",
+                            model.name, model.weights_missing));
   }
   if (!model.weights->quantization) return {};
   const QuantizationFacts& facts = *model.weights->quantization;
   if (!facts.uncounted.empty()) {
-    return fail(ErrorCode::Unsupported,
-                fmt::format("weights of {} cannot be counted: quantization_config has {}, which "
-                            "this release does not know; give --weights",
-                            model.name, facts.uncounted));
+    return fail(
+        ErrorCode::Unsupported,
+        fmt::format(
+            "shapes of the weights of {} cannot be counted: quantization_config has {}, which "
+            "this release does not know; give --weights",
+            model.name, facts.uncounted));
   }
   if (facts.not_converted.size() > kPatternsTimesLayersMax / model.num_hidden_layers) {
     return fail(ErrorCode::Unsupported,

@@ -372,8 +372,9 @@ TEST(Weights, WhatCannotBeCountedIsRefused) {
           "num_attention_heads": 4})",
       "test");
   ASSERT_TRUE(without);
-  EXPECT_THAT(message(*without), HasSubstr("weights of test cannot be counted: vocab_size is not "
-                                           "given"));
+  EXPECT_THAT(
+      message(*without),
+      HasSubstr("shapes of the weights of test cannot be counted: vocab_size is not given"));
   const auto bloom = parse_model_config(
       R"({"model_type": "bloom", "num_hidden_layers": 2, "hidden_size": 64, "vocab_size": 100,
           "num_attention_heads": 4, "intermediate_size": 96})",

@@ -6,9 +6,9 @@
 #include "emblema/plan/capacity_plan.h"
 #include "emblema/plan/crossover.h"
 #include "emblema/plan/hardware.h"
+#include "emblema/plan/roofline.h"
 #include "emblema/published/reproduce_list.h"
 #include "emblema/published/reproduce_models.h"
-#include "emblema/plan/roofline.h"
 
 namespace emblema {
 namespace {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "emblema/plan/hardware.h"
+#include "emblema/plan/roofline.h"
 #include "emblema/published/reproduce_list.h"
 #include "emblema/published/reproduce_models.h"
-#include "emblema/plan/roofline.h"
 
 namespace emblema {
 namespace {

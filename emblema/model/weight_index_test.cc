@@ -120,7 +120,7 @@ TEST_F(WeightIndexFolder, TheIndexBesideAConfigIsFound) {
 // The eight bytes in front of a safetensors header.
 std::string length_of(std::uint64_t header_bytes) {
   std::string length(8, '\0');
-  for (int i = 0; i < 8; ++i) length[i] = static_cast<char>(header_bytes >> (8 * i));
+  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(header_bytes >> (8 * i));
   return length;
 }
 

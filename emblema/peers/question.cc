@@ -79,12 +79,6 @@ bool is_one_rank(const PeerQuestion& question) {
          question.draft_layers == 0;
 }
 
-}  // namespace
-
-tl::unexpected<Error> refuse(PeerEngine engine, ErrorCode code, const std::string& what) {
-  return fail(code, fmt::format("{} refuses: {}", peer_version(engine), what));
-}
-
 Status check_question(const PeerQuestion& question) {
   const std::array bounds = {
       Bound{"tensor", question.tensor, 1, PeerLimits::kRanksMax},
@@ -144,6 +138,24 @@ Result<std::uint64_t> resolved_model_len(const ModelConfig& model, const PeerQue
   return fail(ErrorCode::Invalid,
               fmt::format("max model len is 0 and {} does not say its positions; allowed: 1 to {}",
                           model.name, PeerLimits::kTokensMax));
+}
+
+}  // namespace
+
+tl::unexpected<Error> refuse(PeerEngine engine, ErrorCode code, const std::string& what) {
+  return fail(code, fmt::format("{} refuses: {}", peer_version(engine), what));
+}
+
+Status begin_plan(PeerEngine engine, const ModelConfig& model, const PeerQuestion& question,
+                  PeerPlan* plan) {
+  plan->engine = engine;
+  plan->as_of = peer_version(engine);
+  if (auto ok = check_question(question); !ok) return ok;
+  if (auto ok = check_peer_model(engine, model); !ok) return ok;
+  const auto model_len = resolved_model_len(model, question);
+  if (!model_len) return propagate(model_len);
+  plan->max_model_len = *model_len;
+  return {};
 }
 
 Result<std::vector<std::uint32_t>> pipeline_split(PeerEngine engine, const ModelConfig& model,

@@ -26,16 +26,13 @@ struct PeerLimits {
 // "VERSION refuses: WHAT": a refusal in the engine's name.
 tl::unexpected<Error> refuse(PeerEngine engine, ErrorCode code, const std::string& what);
 
-// Invalid: a number out of range, a GPU or a state dtype that is not in the lists of PeerQuestion.
-[[nodiscard]] Status check_question(const PeerQuestion& question);
-
-// Invalid: a config filled by hand that geometry's check_model refuses.
-// Unsupported: a cache that this room has no rule for: rows of an encoder, index keys beside
-// grouped heads (MiniMax-M3), a convolution over keys and values (Baichuan-M1).
-[[nodiscard]] Status check_peer_model(PeerEngine engine, const ModelConfig& model);
-
-// max_model_len, or the model's positions. Invalid where neither is known.
-Result<std::uint64_t> resolved_model_len(const ModelConfig& model, const PeerQuestion& question);
+// What both engines' plans begin with: their names and max_model_len, or the model's positions.
+// Invalid: a number out of range, a GPU or a state dtype that is not in the lists of PeerQuestion,
+// no length at all, a config filled by hand that geometry's check_model refuses. Unsupported: a
+// cache that this room has no rule for: rows of an encoder, index keys beside grouped heads
+// (MiniMax-M3), a convolution over keys and values (Baichuan-M1).
+[[nodiscard]] Status begin_plan(PeerEngine engine, const ModelConfig& model,
+                                const PeerQuestion& question, PeerPlan* plan);
 
 // Layers of each pipeline stage, without draft layers. An uneven rest goes, in vLLM, to the stages
 // before the last one, from behind; in SGLang to the last ones. A model whose layers attend twice

@@ -46,8 +46,6 @@ class SglangPlanner {
       : model_(model), question_(question) {}
 
   Result<PeerPlan> plan() {
-    plan_.engine = kEngine;
-    plan_.as_of = peer_version(kEngine);
     for (const auto step :
          {&SglangPlanner::check, &SglangPlanner::check_ranks, &SglangPlanner::choose_backend,
           &SglangPlanner::fill_cells, &SglangPlanner::size}) {
@@ -60,11 +58,7 @@ class SglangPlanner {
 
  private:
   Status check() {
-    if (auto ok = check_question(question_); !ok) return ok;
-    if (auto ok = check_peer_model(kEngine, model_); !ok) return ok;
-    const auto model_len = resolved_model_len(model_, question_);
-    if (!model_len) return propagate(model_len);
-    plan_.max_model_len = *model_len;
+    if (auto ok = begin_plan(kEngine, model_, question_, &plan_); !ok) return ok;
     const auto seen = sglang_model(model_);
     if (!seen) return propagate(seen);
     seen_ = *seen;
@@ -435,8 +429,8 @@ class SglangPlanner {
     if (pools_.ring_bytes > 0) note_rings();
     if (cells_[bounding_stage_].state_bytes > 0) {
       notes.emplace_back(
-          "recurrent state in float32 unless asked otherwise; it takes its share of "
-          "the memory first, and bounds requests by its slots");
+          "recurrent state (float32 where no type is asked for) takes its share of the memory "
+          "first, and bounds requests by its slots");
     }
     if (state_requests_) note_slots();
     if (std::any_of(model_.layers.begin(), model_.layers.end(),

@@ -284,6 +284,16 @@ TEST(VllmIdentities, QwenNextBlocksFollowHeadsPerRank) {
   EXPECT_TRUE(has(wide.log, "Padding mamba page size by 0.76%"));
 }
 
+TEST(VllmIdentities, NemotronsStateIsAsItsConfigSays) {
+  // A page as large as a state: 256 x 64 x 256 numbers and 20,480 x 3 bf16 columns, over 16 tokens
+  // of 4,096 bytes.
+  ModelConfig model = preset("nemotron-h-56b");
+  model.state_dtype = "";
+  EXPECT_EQ(vllm(model, PeerQuestion{}).page_tokens, 16u * 258) << "fp32: 16,900,096 bytes";
+  model.state_dtype = "bfloat16";
+  EXPECT_EQ(vllm(model, PeerQuestion{}).page_tokens, 16u * 130) << "8,511,488 bytes";
+}
+
 TEST(VllmIdentities, QwenNextHoldsOneOrTwoStates) {
   PeerQuestion question = asked(40, 262'144);
   question.mamba_mode = MambaCacheMode::kNone;

@@ -35,8 +35,6 @@ class VllmPlanner {
       : model_(model), question_(question), shape_(vllm_cache_shape(model)) {}
 
   Result<PeerPlan> plan() {
-    plan_.engine = kEngine;
-    plan_.as_of = peer_version(kEngine);
     for (const auto step : {&VllmPlanner::check, &VllmPlanner::choose_backend,
                             &VllmPlanner::fit_state, &VllmPlanner::check_interleave,
                             &VllmPlanner::group, &VllmPlanner::describe, &VllmPlanner::size}) {
@@ -48,12 +46,8 @@ class VllmPlanner {
 
  private:
   Status check() {
-    if (auto ok = check_question(question_); !ok) return ok;
-    if (auto ok = check_peer_model(kEngine, model_); !ok) return ok;
-    const auto model_len = resolved_model_len(model_, question_);
-    if (!model_len) return propagate(model_len);
-    plan_.max_model_len = *model_len;
-    reach_ = {*model_len, in_flight_tokens(question_), question_.decode_context,
+    if (auto ok = begin_plan(kEngine, model_, question_, &plan_); !ok) return ok;
+    reach_ = {plan_.max_model_len, in_flight_tokens(question_), question_.decode_context,
               question_.mamba_mode};
     if (model_.num_attention_heads % question_.tensor != 0) {
       return refuse_invalid(
@@ -401,8 +395,7 @@ class VllmPlanner {
     }
     if (has_recurrent_state(model_) && question_.ssm_dtype == "auto") {
       notes.emplace_back(
-          "state in vLLM's default type for this model's class, as far as it is "
-          "known here; a config's own mamba_ssm_dtype is not read");
+          "state in vLLM's default type for this model's class, as far as it is known here");
     }
     if (question_.data_attention > 1) {
       notes.emplace_back(

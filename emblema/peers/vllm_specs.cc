@@ -265,12 +265,15 @@ class SpecBuilder {
                      window);
   }
 
-  // Qwen3-Next's state follows the model's type; Nemotron-H's and Kimi-Linear's are fp32.
+  // Qwen3-Next's state follows the model's type, Kimi-Linear's is fp32; Nemotron-H's and Qwen3.5's
+  // are as their configs say, else fp32.
   std::uint64_t ssm_element(RecurrentMixer mixer) const {
     if (question_.ssm_dtype != "auto") return question_.ssm_dtype == "float32" ? 4 : 2;
-    const bool wide = mixer == RecurrentMixer::kKimiDelta || model_.model_type == "nemotron_h" ||
-                      model_.model_type.starts_with("qwen3_5");
-    return wide ? 4 : model_element_bytes(model_);
+    if (mixer == RecurrentMixer::kKimiDelta) return 4;
+    const bool follows_config =
+        model_.model_type == "nemotron_h" || model_.model_type.starts_with("qwen3_5");
+    if (!follows_config) return model_element_bytes(model_);
+    return model_.state_dtype.empty() || model_.state_dtype == "float32" ? 4 : 2;
   }
 
   Status push_state(const LayerFacts& facts) {

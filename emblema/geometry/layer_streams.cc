@@ -169,9 +169,9 @@ class LayerBuilder {
     if (facts.cache == LayerCache::kShared) {
       if (facts.shares_with < first_layer_) {
         return fail(ErrorCode::Invalid,
-                    fmt::format("first_layer is {}, but its rows are those of layer {}; allowed: "
-                                "up to {}",
-                                first_layer_, facts.shares_with, facts.shares_with));
+                    fmt::format("it reads the rows of layer {}, but first_layer is {}; allowed: up "
+                                "to {}, so that both are in one stage",
+                                facts.shares_with, first_layer_, facts.shares_with));
       }
       layer->shares_with = facts.shares_with - first_layer_;
     }

@@ -144,7 +144,7 @@ TEST(RankGeometry, SharedRowsMustLieInTheSameStage) {
   const ModelGeometry stage = geometry_of(model, {.first_layer = 2});
   EXPECT_EQ(stage.layers()[2].shares_with, 0u);
   EXPECT_THAT(refusal(model, {.first_layer = 3}),
-              AllOf(HasSubstr("layer 4"), HasSubstr("those of layer 2")));
+              AllOf(HasSubstr("layer 4"), HasSubstr("the rows of layer 2")));
 }
 
 std::string fingerprint(const ModelConfig& model, const GeometryOptions& options) {

@@ -133,6 +133,12 @@ Result<std::vector<PlannedRank>> measure_ranks(const ModelConfig& model,
   std::vector<PlannedRank> ranks;
   for (const Stage& stage : *stages) {
     auto rank = measure_rank(model, deployment, stage);
+    if (!rank && stages->size() > 1) {
+      return fail(rank.error().code,
+                  fmt::format("stage {} of {} (layers {} to {}): {}", ranks.size() + 1,
+                              stages->size(), stage.first_layer,
+                              stage.first_layer + stage.layers - 1, rank.error().message));
+    }
     if (!rank) return propagate(rank);
     if (stages->size() > 1) {
       rank->capacity.name = fmt::format("pp{} {}", ranks.size(), rank->capacity.name);

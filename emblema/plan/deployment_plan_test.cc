@@ -87,6 +87,12 @@ TEST(DeploymentPlan, StagesAreThoseOfVllmForDeepseekV3) {
   EXPECT_EQ(plan.ranks[1].pool->groups[0].blocks, 29'127u);
 }
 
+TEST(DeploymentPlan, AStageWithoutTheRowsItReadsIsRefusedByItsNumber) {
+  EXPECT_THAT(refusal(preset("gemma-3n-e4b"), {.parallel = {.pipeline = 3}}),
+              AllOf(HasSubstr("stage 3 of 3 (layers 24 to 34)"),
+                    HasSubstr("layer 24: it reads the rows of layer 19")));
+}
+
 TEST(DeploymentPlan, DraftLayersAreOnTheLastStage) {
   ModelConfig model = samples::deepseek_v3();
   model.num_nextn_predict_layers = 1;

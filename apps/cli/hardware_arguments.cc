@@ -1,4 +1,4 @@
-#include "apps/cli/accelerator.h"
+#include "apps/cli/hardware_arguments.h"
 
 #include <string_view>
 

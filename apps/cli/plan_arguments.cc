@@ -6,8 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "apps/cli/accelerator.h"
 #include "apps/cli/counts.h"
+#include "apps/cli/hardware_arguments.h"
 #include "emblema/layout/pool_plan.h"
 
 namespace emblema {

@@ -1,6 +1,7 @@
 // emblema plan: what a model's cache takes, and how much of it fits.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -105,14 +106,14 @@ Result<CapacityPlan> plan_beside(const Sweep& sweep, const PlanArguments& argume
   const bool is_free =
       sweep.axis == SweepAxis::kTensor && arguments.tensor.empty() && arguments.gpus.empty();
   if (!is_free) return plan_model(model, *deployment);
-  auto first = plan_model(model, *deployment);
+  std::optional<Error> first;  // of the fewest ranks
   for (const std::uint64_t ranks : sweep.values) {
     deployment->parallel.tensor = static_cast<std::uint32_t>(ranks);
     auto plan = plan_model(model, *deployment);
     if (plan) return plan;
-    if (ranks == sweep.values.front()) first = std::move(plan);
+    if (!first) first = plan.error();
   }
-  return first;
+  return tl::make_unexpected(*first);
 }
 
 Result<PlanAnswer> answer(const std::string& source, const PlanArguments& arguments,

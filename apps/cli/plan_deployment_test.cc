@@ -304,6 +304,19 @@ TEST(PlanDeployment, APageTellsOfTheEnginesAskedFor) {
                                       HasSubstr("vllm logs: GPU KV cache size: 916,736 tokens")));
 }
 
+TEST(PlanDeployment, TheRooflineShowsThePlanWhereItsDegreeIsElsewhere) {
+  const Folder folder;
+  const std::string picture = folder.path() + "/plan.svg";
+  const std::vector<std::string> base = {"plan", "deepseek-v3", "--gpu", "h200",    "--gpus",
+                                         "8",    "--svg",       picture, "--chart", "roofline"};
+  ASSERT_EQ(run_command(base).exit_code, 0);
+  EXPECT_THAT(content_of(picture), testing::Not(HasSubstr("this plan")));
+  std::vector<std::string> dealt = base;
+  dealt.insert(dealt.end(), {"--dcp", "8"});
+  ASSERT_EQ(run_command(dealt).exit_code, 0);
+  EXPECT_THAT(content_of(picture), HasSubstr("this plan"));
+}
+
 TEST(PlanDeployment, APictureThatCannotBeDrawnLeavesNoFile) {
   const Folder folder;
   const std::string picture = folder.path() + "/plan.svg";

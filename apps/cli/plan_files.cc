@@ -54,6 +54,12 @@ std::optional<RooflinePicture> roofline_of(const PlanAnswer& answer) {
   for (const std::uint32_t degree : degrees) {
     if (auto point = point_of(answer, degree)) picture.points.push_back(std::move(*point));
   }
+  // Groups of requests and dealt-out tokens move a rank off its degree's place.
+  const Parallelism& parallel = answer.deployment.parallel;
+  const double own = answer.plan.ranks.front().flop_per_byte.approximate();
+  if (own > 0 && (parallel.data_attention > 1 || parallel.decode_context > 1)) {
+    picture.points.push_back({"this plan", own});
+  }
   if (picture.points.empty()) return std::nullopt;
   return picture;
 }
@@ -72,7 +78,7 @@ PlanPage page_of(std::span<const PlanAnswer> answers, const PlanView& view,
       }
     }
     page.plans.push_back(std::move(picture));
-    // Curves compare lengths and degrees, not what is left of one.
+    // Each point of a curve is for the plan's length, not for the longest that fits there.
     Deployment& drawn = page.plans.back().deployment;
     if (drawn.context_tokens == 0) drawn.context_tokens = answer.plan.context_tokens;
   }

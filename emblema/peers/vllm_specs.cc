@@ -258,7 +258,7 @@ class SpecBuilder {
     }
     if (!ok || ratio != kCsaRatio) return ok;
     const std::uint64_t window = 2 * kCsaRatio;
-    ok = push_rows("compressor", 2 * 2 * width * kScaleBytes, kCsaStateBlock, window);
+    ok = push_rows("compressor", 4 * width * kScaleBytes, kCsaStateBlock, window);
     if (!ok) return ok;
     return push_rows("indexer_compressor",
                      std::uint64_t{2} * 2 * model_.index_head_dim * kScaleBytes, kCsaStateBlock,

@@ -1,0 +1,461 @@
+"""EmblemaCache: a transformers cache whose keys, values and latents lie in the blocks of an engine."""
+
+import itertools
+import weakref
+from collections.abc import Sequence as Sequences
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+import emblema
+from emblema import _core
+from emblema.transformers import hooks, models, steps
+from emblema.transformers.batch import (
+    Mask,
+    Row,
+    Share,
+    bool_mask,
+    masked_since,
+    positions_of,
+    share_of,
+)
+from emblema.transformers.latent import UpProjections, bypass_expansion, is_latent
+
+# Tokens that may be taken back exactly where windows would have let go of their rows: more than
+# assisted decoding guesses at once (20 unless told otherwise).
+_DRAFT_TOKENS = 64
+_unshared = itertools.count()
+
+
+class _Layer(CacheLayerMixin):
+    """What transformers asks of one layer. The rows are the cache's; it is not kept alive here."""
+
+    is_compileable = False
+    is_croppable = True
+    supports_early_init = False
+
+    def __init__(self, cache: "EmblemaCache", index: int, window: int | None) -> None:
+        super().__init__()
+        self._cache = weakref.ref(cache)
+        self._index = index
+        self.is_sliding = window is not None
+        if window is not None:
+            self.sliding_window = window
+
+    def _columns(self) -> int:
+        cache = self._cache()
+        return 0 if cache is None else cache.columns
+
+    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: memory is the engine's."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        cache = self._cache()
+        if cache is None:
+            raise emblema.InvalidError("this layer's EmblemaCache is gone")
+        return cache.store(key_states, value_states, self._index)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._columns() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self._columns()
+
+    def get_max_length(self) -> int:
+        return -1
+
+    get_max_cache_shape = get_max_length  # its name before 5.20
+
+
+class EmblemaCache(Cache):
+    """The past of a batch of sequences, paged, shared and kept by an `emblema.Engine`.
+
+        model = AutoModelForCausalLM.from_pretrained(path, attn_implementation="emblema")
+        model.generate(**inputs, cache=EmblemaCache(model))
+
+    A cache is one conversation (or batch of them): give it to several calls to go on. A new cache
+    of the same model finds what an earlier one computed: the same tokens from the first on, for the
+    same tenant and salt, with the same weights.
+
+    model       a causal language model on the CPU, loaded with attn_implementation="emblema"
+    pool_bytes  memory for all caches of this model together: bytes or "4GiB"; None: a quarter of
+                the machine's memory, taken as it is used
+    kv_dtype    how rows are stored ("bf16", "fp8_ds_mla" ...); None: as the model computes
+    engine      an engine of one's own in place of the model's, of the same geometry
+    tenant      whose it is; other tenants' tokens are never found
+    salt        a further word that must be equal to be found
+    untested    True: tries a model type that the tests do not cover
+
+    One thread at a time; caches of one model may be used from several. What it holds goes back with
+    release(), or when it is deleted.
+
+    UnsupportedError: the model, by name, and what is missing. InvalidError: an argument.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        pool_bytes: int | str | None = None,
+        kv_dtype: str | None = None,
+        engine: emblema.Engine | None = None,
+        tenant: str = "",
+        salt: str = "",
+        untested: bool = False,
+    ) -> None:
+        models.check_model(model, untested)
+        geometry = models.geometry_of(model, kv_dtype)
+        modules = models.attention_modules(model, len(geometry.layers))
+        for module in modules:
+            if is_latent(module):
+                bypass_expansion(model, module)
+        hooks.install(model)
+        self._model = weakref.ref(model)
+        self._geometry = geometry
+        self._up = {m.layer_idx: UpProjections(m) for m in modules if is_latent(m)}
+        self._value_widths = [layer.value_dim for layer in geometry.layers]
+        self._windows = any(layer.window_tokens for layer in geometry.layers)
+        self._pool_bytes = pool_bytes
+        self._own_engine = engine is not None
+        self._identity = (tenant, salt)
+        if engine is not None and engine.geometry.fingerprint != geometry.fingerprint:
+            raise emblema.InvalidError(
+                f"engine has the geometry of {engine.geometry.attention_in_words}; allowed: that of the "
+                f"model, {geometry.attention_in_words}, stored alike"
+            )
+        self.engine = engine or models.engine_of(model, geometry, pool_bytes, 0)
+        self._rows: list[Row] = []
+        self._columns = 0
+        self._forget_step()
+        super().__init__(
+            layers=[
+                _Layer(self, layer.index, layer.window_tokens or None) for layer in geometry.layers
+            ]
+        )
+
+    # ---- what there is ---------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> int:
+        """Columns of the batch so far, padding included: what transformers calls its length."""
+        return self._columns
+
+    @property
+    def sequences(self) -> list[emblema.Sequence]:
+        """The engine's sequence of each row of the batch. Theirs to read, not to write."""
+        return [row.sequence for row in self._rows]
+
+    @property
+    def hit_tokens(self) -> list[int]:
+        """Tokens of each row that were found when it began."""
+        return [row.sequence.hit_tokens for row in self._rows]
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of the batch, -1 before the first call."""
+        return len(self._rows) or -1
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether anything is held."""
+        return bool(self._rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"EmblemaCache({self._geometry.attention_in_words}, {len(self._rows)} sequences, "
+            f"{self._columns} columns)"
+        )
+
+    # ---- a step: what the hooks call -------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a forward is on its way."""
+        return self._step is not None
+
+    def is_run_by(self, module: nn.Module) -> bool:
+        """Whether `module` began that forward."""
+        return self._step is not None and self._runner is module
+
+    def _forget_step(self) -> None:
+        self._step: steps.RunningStep | None = None
+        self._runner: nn.Module | None = None
+        self._token: Any = None
+        self._is_first = False
+        self._pending: list[np.ndarray[Any, Any]] = []
+        self._mask: Mask = np.zeros((0, 0), dtype=bool)
+
+    def begin(
+        self,
+        module: nn.Module,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        attention_mask: Any,
+        position_ids: Any,
+        keep: int | None,
+    ) -> int:
+        """Prepares a forward over these tokens; gives back how many columns need not be computed.
+
+        keep: so many of the last columns are computed in any case; None: all of them. On an error
+        the cache is as before.
+        """
+        self._check_model(module)
+        given = input_ids if input_ids is not None else inputs_embeds
+        if given is None or given.ndim < 2:
+            raise emblema.InvalidError("input_ids is missing; allowed: a tensor [batch][columns]")
+        batch, columns = int(given.shape[0]), int(given.shape[1])
+        mask = bool_mask(attention_mask, batch, self._columns, columns)
+        positions = positions_of(position_ids, batch, self._columns, columns)
+        ids = None if input_ids is None else input_ids.detach().to("cpu", torch.int64).numpy()
+        skipped = 0
+        self._is_first = not self._rows
+        try:
+            if self._is_first:
+                skipped = self._start(ids, mask, positions, keep)
+            else:
+                self._follow_mask(batch, mask[:, : self._columns])
+            self._prepare(
+                ids, mask[:, self._columns :], positions[:, skipped:], columns - skipped, skipped
+            )
+        except BaseException:
+            self._take_back()
+            raise
+        self._runner = module
+        assert self._step is not None
+        self._token = steps.enter(self._step)
+        return skipped
+
+    def _check_model(self, module: nn.Module) -> None:
+        model = self._model()
+        if model is None or module not in (model, model.base_model):
+            raise emblema.InvalidError(
+                f"cache belongs to another model than this {models.name_of(module)}; allowed: "
+                "EmblemaCache(model) of the model that is called"
+            )
+
+    def _start(
+        self, ids: Any, mask: Mask, positions: np.ndarray[Any, Any], keep: int | None
+    ) -> int:
+        batch, columns = mask.shape
+        model = self._model()
+        assert model is not None
+        weights = models.weights_state(model)
+        for index in range(batch):
+            own = np.flatnonzero(mask[index])
+            offset = int(positions[index, own[0]]) if own.size else 0
+            tokens = ids[index, own] if ids is not None else np.zeros(0, dtype=np.int64)
+            sequence = self._start_sequence(tokens, weights, offset, ids is None)
+            self._rows.append(Row(sequence, np.zeros(0, dtype=bool), offset))
+        skipped = 0 if keep is None else self._skippable(mask, columns - keep)
+        for index, row in enumerate(self._rows):
+            row.stored = mask[index, :skipped].copy()
+        self._columns = skipped
+        return skipped
+
+    # What is found is whole blocks, and at most all but one token of what is asked for. With a token
+    # more asked for, that can be the whole prompt: its last token then asks and is not stored again.
+    # Not with windows, which have let go of what that token would see.
+    def _start_sequence(
+        self, tokens: np.ndarray[Any, Any], weights: str, offset: int, is_anonymous: bool
+    ) -> emblema.Sequence:
+        tenant, salt = self._identity
+        said = f"{len(salt)}:{salt}/weights {weights}/offset {offset}"
+        if is_anonymous:  # embeddings, not tokens: nothing can be known to be equal
+            said += f"/unshared {next(_unshared)}"
+        asked = tokens if self._windows else np.append(tokens, 0)
+        sequence = self.engine.start(asked, tenant=tenant, salt=said)
+        sequence.truncate(sequence.tokens)  # what was asked for is no promise of what comes
+        return sequence
+
+    def _skippable(self, mask: Mask, most: int) -> int:
+        for index, row in enumerate(self._rows):
+            held = np.flatnonzero(mask[index])
+            if row.sequence.tokens < held.size:
+                most = min(most, int(held[row.sequence.tokens]))
+        return max(most, 0)
+
+    def _follow_mask(self, batch: int, mask: Mask) -> None:
+        if batch != len(self._rows):
+            raise emblema.InvalidError(
+                f"input_ids has {batch} sequences; allowed: {len(self._rows)}, as in the cache"
+            )
+        hidden = [masked_since(i, row, mask[i]) for i, row in enumerate(self._rows)]
+        for index, row in enumerate(self._rows):
+            if hidden[index]:
+                self._truncate(row, row.tokens() - hidden[index])
+                row.stored = row.stored & mask[index]
+
+    def _prepare(
+        self, ids: Any, mask: Mask, positions: np.ndarray[Any, Any], columns: int, skipped: int
+    ) -> None:
+        shares = [
+            share_of(i, row, mask[i], positions[i]) for i, row in enumerate(self._rows)
+        ]
+        self._pending = []
+        for index, (row, share) in enumerate(zip(self._rows, shares, strict=True)):
+            new = share.position + share.tokens - row.sequence.tokens
+            row.sequence.reserve(max(new, 0))
+            self._pending.append(_new_ids(ids, index, skipped, share, max(new, 0)))
+        core = _core.Step(self.engine)
+        core.begin(
+            [
+                (row.sequence, share.column, share.tokens, share.position)
+                for row, share in zip(self._rows, shares, strict=True)
+            ],
+            columns,
+        )
+        self._mask = mask
+        self._step = steps.RunningStep(core, self._value_widths, self._up)
+
+    def _take_back(self) -> None:
+        if self._is_first:
+            self.release()
+        else:
+            for row in self._rows:
+                row.sequence.cancel()
+        self._forget_step()
+
+    def store(
+        self, key: torch.Tensor, value: torch.Tensor, layer: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Stores one layer's new rows; what the model's layers call through update()."""
+        if self._step is None:
+            raise emblema.InvalidError(
+                "the cache was given to a part of the model; allowed: to the model, whose tokens "
+                "it must see"
+            )
+        return self._step.update(key, value, layer)
+
+    def finish(self) -> None:
+        """Ends a forward that went well: its rows are accepted and can be found."""
+        assert self._step is not None
+        step, mask, pending = self._step, self._mask, self._pending
+        try:
+            step.check_complete(len(self._value_widths))
+            for row, ids in zip(self._rows, pending, strict=True):
+                row.sequence.commit(ids)
+        except BaseException:
+            self.abandon()
+            raise
+        for index, row in enumerate(self._rows):
+            row.stored = np.concatenate((row.stored, mask[index]))
+        self._columns += mask.shape[1]
+        steps.leave(self._token)
+        self._forget_step()
+
+    def abandon(self) -> None:
+        """Ends a forward that failed: its rows are given back."""
+        steps.leave(self._token)
+        self._take_back()
+
+    # ---- what transformers asks for --------------------------------------------------------------
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Columns so far, padding included."""
+        return self._columns
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Takes back the last columns: -n takes back n (n > 0: all but the first n, as before 5.20).
+
+        UnsupportedError: a window has let go of rows that the shorter sequence needs.
+        """
+        kept = tokens_to_remove if tokens_to_remove > 0 else self._columns + tokens_to_remove
+        if kept >= self._columns:
+            return
+        if kept < 0:
+            raise emblema.InvalidError(
+                f"crop of {-tokens_to_remove} columns; allowed: up to the {self._columns} held"
+            )
+        for row in self._rows:
+            self._truncate(row, int(row.stored[:kept].sum()))
+            row.stored = row.stored[:kept]
+        self._columns = kept
+
+    def _truncate(self, row: Row, tokens: int) -> None:
+        if tokens >= row.sequence.tokens:
+            return
+        _, lost = row.sequence.truncate(tokens)
+        if lost:
+            raise emblema.UnsupportedError(
+                f"crop to {tokens} tokens: a window let go of {lost} that would be needed again; "
+                "allowed: fewer, or activate_past_recording() before the first call"
+            )
+
+    def activate_past_recording(self) -> None:
+        """Keeps what windows need to take back up to 64 tokens. Before the first call."""
+        if self._windows and not self._rows and not self._own_engine:
+            model = self._model()
+            assert model is not None
+            self.engine = models.engine_of(model, self._geometry, self._pool_bytes, _DRAFT_TOKENS)
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        """Row i goes on from what row beam_idx[i] holds; nothing is copied but a last block."""
+        self._select(beam_idx.tolist())
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keeps these rows, in this order."""
+        if indices.dtype == torch.bool:
+            indices = torch.nonzero(indices).flatten()
+        self._select(indices.tolist())
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Each row so many times, one after the other."""
+        self._select([i for i in range(len(self._rows)) for _ in range(repeats)])
+
+    def _select(self, indices: Sequences[int]) -> None:
+        chosen = [self._rows[i] for i in indices]
+        rows, used = [], set()
+        for row in chosen:
+            is_first = id(row) not in used
+            used.add(id(row))
+            sequence = row.sequence if is_first else row.sequence.fork()
+            rows.append(Row(sequence, row.stored.copy(), row.offset))
+        for row in self._rows:
+            if id(row) not in used:
+                row.sequence.release()
+        self._rows = rows
+
+    def fork(self) -> "EmblemaCache":
+        """A second cache with the same past; both go on by themselves. Nothing is copied."""
+        if self.is_running:
+            raise emblema.InvalidError("fork during a forward; allowed: between calls")
+        other = object.__new__(EmblemaCache)
+        other.__dict__.update(self.__dict__)
+        other.layers = [
+            _Layer(other, layer.index, layer.window_tokens or None)
+            for layer in self._geometry.layers
+        ]
+        other._rows = [
+            Row(row.sequence.fork(), row.stored.copy(), row.offset) for row in self._rows
+        ]
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "EmblemaCache":
+        return self.fork()
+
+    def release(self) -> None:
+        """Gives everything back; what was sealed can still be found. The cache is empty again."""
+        for row in self._rows:
+            row.sequence.release()
+        self._rows = []
+        self._columns = 0
+
+    def reset(self) -> None:
+        """The same, by the name that transformers uses."""
+        self.release()
+
+
+def _new_ids(
+    ids: Any, index: int, skipped: int, share: Share, new: int
+) -> np.ndarray[Any, Any]:
+    """The tokens of a step that become rows: the last `new` of its share."""
+    if ids is None:
+        return np.zeros(new, dtype=np.int64)
+    end = skipped + share.column + share.tokens
+    own: np.ndarray[Any, Any] = ids[index, end - new : end]
+    return own

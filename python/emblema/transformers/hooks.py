@@ -1,0 +1,101 @@
+"""What happens around a model's forward when it is given an EmblemaCache.
+
+A cache is told keys and values, never tokens; what can be found again is found by tokens. So the
+model gets two hooks, once: before a forward the cache sees the tokens, the mask and the positions;
+after it the rows are committed, or taken back if the forward failed.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import emblema
+from emblema.transformers.models import refuse
+
+_CACHE_NAMES = ("cache", "past_key_values")
+# Arguments with one entry for each token, which are cut where tokens are skipped.
+_PER_TOKEN = ("input_ids", "position_ids", "token_type_ids", "mm_token_type_ids")
+_IMAGES = ("pixel_values", "pixel_values_videos", "input_features", "mm_encoder_outputs")
+
+
+def install(model: nn.Module) -> None:
+    """Adds the hooks to the model and to the model inside its head; once."""
+    for module in {id(m): m for m in (model, model.base_model)}.values():
+        if getattr(module, "_emblema_hooks", False):
+            continue
+        module.register_forward_pre_hook(_before, with_kwargs=True)
+        module.register_forward_hook(_after, with_kwargs=True, always_call=True)
+        module._emblema_hooks = True
+
+
+def _cache_of(kwargs: dict[str, Any]) -> Any:
+    from emblema.transformers.cache import EmblemaCache
+
+    for name in _CACHE_NAMES:
+        if isinstance(kwargs.get(name), EmblemaCache):
+            return kwargs[name]
+    return None
+
+
+def _before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    cache = _cache_of(kwargs)
+    if cache is None or cache.is_running:
+        return None
+    if args:
+        kwargs = {**kwargs, "input_ids": args[0]}
+        if len(args) > 1:
+            raise refuse(module, "arguments by position beside input_ids; allowed: by keyword")
+    for name in _IMAGES:
+        if kwargs.get(name) is not None:
+            raise refuse(module, f"'{name}' is given; allowed: text, whose tokens say all")
+    if kwargs.get("use_cache") is False:
+        raise refuse(module, "use_cache is False beside an EmblemaCache; allowed: True")
+    skipped = cache.begin(
+        module,
+        kwargs.get("input_ids"),
+        kwargs.get("inputs_embeds"),
+        kwargs.get("attention_mask"),
+        kwargs.get("position_ids"),
+        _tokens_to_keep(kwargs),
+    )
+    return (), (_cut(kwargs, skipped) if skipped else kwargs)
+
+
+def _tokens_to_keep(kwargs: dict[str, Any]) -> int | None:
+    """How many tokens at the end must be computed whatever is found: None for all.
+
+    generate() asks for the last token's logits only; a plain forward returns those of all tokens.
+    """
+    keep = kwargs.get("logits_to_keep")
+    if not isinstance(keep, int) or keep < 1 or kwargs.get("labels") is not None:
+        return None
+    if kwargs.get("output_hidden_states") or kwargs.get("inputs_embeds") is not None:
+        return None
+    tokens = kwargs["input_ids"].shape[-1]
+    known = {*_PER_TOKEN, "attention_mask"}
+    for name, given in kwargs.items():
+        is_per_token = isinstance(given, torch.Tensor) and tokens in given.shape[1:]
+        if is_per_token and name not in known:
+            return None
+    return keep
+
+
+def _cut(kwargs: dict[str, Any], skipped: int) -> dict[str, Any]:
+    tokens = kwargs["input_ids"].shape[-1]
+    cut = dict(kwargs)
+    for name in _PER_TOKEN:
+        given = cut.get(name)
+        if isinstance(given, torch.Tensor) and given.shape[-1] == tokens:
+            cut[name] = given[..., skipped:]
+    return cut
+
+
+def _after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+    cache = _cache_of(kwargs)
+    if cache is None or not cache.is_run_by(module):
+        return
+    if output is None:  # an exception is on its way
+        cache.abandon()
+    else:
+        cache.finish()

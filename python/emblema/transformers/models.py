@@ -1,0 +1,155 @@
+"""Which models run from an Emblema cache, and the engine that each of them gets."""
+
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+
+import emblema
+
+# Model types whose logits the tests compare with stock transformers'. What their attention does is
+# known: which arguments it passes, that keys arrive rotated, that nothing else looks at the cache.
+TESTED_MODEL_TYPES = frozenset(
+    {
+        "deepseek_v2",
+        "deepseek_v3",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "glm4_moe_lite",
+        "gpt_oss",
+        "llama",
+        "minicpm3",
+        "mistral",
+        "mixtral",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "youtu",
+    }
+)
+
+_KV_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_POOL_SHARE = 4  # a pool is a quarter of the machine's memory where the user says nothing
+
+
+def text_config(model: nn.Module) -> Any:
+    """The config of the language part."""
+    return model.config.get_text_config(decoder=True)
+
+
+def name_of(model: nn.Module) -> str:
+    """How messages call a model: its class and model type."""
+    return f"{type(model).__name__} ({text_config(model).model_type})"
+
+
+def refuse(model: nn.Module, missing: str) -> emblema.UnsupportedError:
+    """The error for a model or a call that the cache does not serve; to be raised."""
+    return emblema.UnsupportedError(f"{name_of(model)}: {missing}")
+
+
+def attention_modules(model: nn.Module, layers: int) -> list[nn.Module]:
+    """The attention of each layer, in order. UnsupportedError where that is not one a layer."""
+    found: dict[int, nn.Module] = {}
+    for module in model.modules():
+        index = getattr(module, "layer_idx", None)
+        if isinstance(index, int) and hasattr(module, "o_proj") and hasattr(module, "scaling"):
+            if index in found:
+                raise refuse(model, f"two attention modules call themselves layer {index}")
+            found[index] = module
+    if sorted(found) != list(range(layers)):
+        raise refuse(model, f"attention modules were found for layers {sorted(found)} of {layers}")
+    return [found[index] for index in range(layers)]
+
+
+def check_model(model: nn.Module, untested: bool) -> None:
+    """UnsupportedError, naming the model and what is missing, unless the cache can serve it."""
+    config = text_config(model)
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise refuse(model, "cross-attention over an encoder's output is not kept in blocks")
+    if not untested and config.model_type not in TESTED_MODEL_TYPES:
+        raise refuse(
+            model,
+            "not among the tested model types; allowed: "
+            f"{', '.join(sorted(TESTED_MODEL_TYPES))} (untested=True tries it all the same)",
+        )
+    if config._attn_implementation != "emblema":
+        raise refuse(
+            model,
+            f"its attention is '{config._attn_implementation}'; allowed: "
+            "attn_implementation='emblema' at loading, or "
+            "model.set_attn_implementation('emblema')",
+        )
+    if model.device.type != "cpu":
+        raise refuse(model, f"its weights are on {model.device}; allowed: cpu")
+    if model.dtype not in _KV_DTYPES:
+        raise refuse(model, f"its dtype is {model.dtype}; allowed: float32, bfloat16, float16")
+
+
+def geometry_of(model: nn.Module, kv_dtype: str | None) -> emblema.Geometry:
+    """The geometry of the model's cache; kv_dtype None: stored as the model computes."""
+    config = text_config(model)
+    facts = emblema.ModelConfig.from_json(config.to_json_string(use_diff=False), config.model_type)
+    geometry = emblema.Geometry(facts, kv_dtype=kv_dtype or _KV_DTYPES[model.dtype])
+    for layer in geometry.layers:
+        if len(layer.streams) != 1 or layer.streams[0].role not in ("kv", "latent"):
+            roles = ", ".join(stream.role for stream in layer.streams) or "nothing"
+            raise refuse(
+                model,
+                f"layer {layer.index} ({layer.kind}) remembers {roles}; allowed: keys and values, "
+                "or latents",
+            )
+    return geometry
+
+
+class _Engines:
+    """Engines of one model, by what they were asked for; they live as long as the model."""
+
+    def __init__(self) -> None:
+        self.by_options: dict[tuple[Any, ...], emblema.Engine] = {}
+
+
+_engines: "weakref.WeakKeyDictionary[nn.Module, _Engines]" = weakref.WeakKeyDictionary()
+
+
+def _memory_bytes() -> int:
+    import os
+
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def engine_of(
+    model: nn.Module,
+    geometry: emblema.Geometry,
+    pool_bytes: int | str | None,
+    draft_tokens_max: int,
+) -> emblema.Engine:
+    """The model's engine for these options: the same one each time, so that prefixes are found.
+
+    Opened on first use. The pool's memory is the system's to give as it is touched.
+    """
+    options = (geometry.fingerprint, pool_bytes, draft_tokens_max)
+    shared = _engines.setdefault(model, _Engines()).by_options
+    if options not in shared:
+        positions = getattr(text_config(model), "max_position_embeddings", None) or 131_072
+        shared[options] = emblema.Engine(
+            geometry,
+            pool_bytes if pool_bytes is not None else _memory_bytes() // _POOL_SHARE,
+            threads=torch.get_num_threads(),
+            step_tokens=positions,
+            draft_tokens_max=draft_tokens_max,
+        )
+    return shared[options]
+
+
+def weights_state(model: nn.Module) -> str:
+    """A text that changes when a weight is written, replaced or adapted: what was computed with
+    other weights is then not found. Read at the start of sequences, not at each step."""
+    state = hash(
+        tuple((p.data_ptr(), p._version) for p in model.parameters())
+        + tuple(str(name) for name in getattr(model, "active_adapters", None) or ()
+                if isinstance(getattr(model, "active_adapters", None), (list, tuple)))
+    )
+    return f"{state:x}"

@@ -143,7 +143,7 @@ Status Step::attend(std::uint32_t layer, const HeadTensor& query, const HeadTens
   if (Status ok = check_shape("out", out, rows_.size(), heads, columns_, widths.result); !ok) {
     return ok;
   }
-  if (options.window != facts.window_tokens) {
+  if (!window_fits(facts, options.window)) {
     return fail(ErrorCode::Invalid, fmt::format("window of layer {} is {}; its config says {}",
                                                 layer, options.window, facts.window_tokens));
   }
@@ -215,6 +215,14 @@ Status Step::attend_pieces(const LayerGeometry& layer, std::span<const Piece> pi
     at += piece.tokens;
   }
   return {};
+}
+
+// A window that no query reaches past is none: a config's may be as long as its positions.
+bool Step::window_fits(const LayerGeometry& layer, std::uint64_t window) const {
+  if (window == layer.window_tokens) return true;
+  if (layer.window_tokens > 0) return false;
+  return std::ranges::all_of(
+      rows_, [&](const StepRow& row) { return row.position + row.tokens <= window; });
 }
 
 void Step::clear_padding(const HeadTensor& out) const {

@@ -7,6 +7,13 @@ NB_MODULE(_core, module) {
   module.doc() = "The engine behind the package emblema; import emblema, not this.";
   bind_errors(module);
   bind_plan(module);
+  bind_model(module);
+  bind_geometry(module);
+  bind_stats(module);
+  bind_why(module);
+  bind_sequence(module);
+  bind_segment(module);
+  bind_engine(module);
 }
 
 }  // namespace emblema::python

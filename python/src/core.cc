@@ -14,6 +14,7 @@ NB_MODULE(_core, module) {
   bind_sequence(module);
   bind_segment(module);
   bind_engine(module);
+  bind_step(module);
 }
 
 }  // namespace emblema::python

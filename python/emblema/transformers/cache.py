@@ -1,4 +1,4 @@
-"""EmblemaCache: a transformers cache whose keys, values and latents lie in the blocks of an engine."""
+"""EmblemaCache: a transformers cache whose rows lie in the blocks of an engine."""
 
 import itertools
 import weakref
@@ -125,8 +125,8 @@ class EmblemaCache(Cache):
         self._identity = (tenant, salt)
         if engine is not None and engine.geometry.fingerprint != geometry.fingerprint:
             raise emblema.InvalidError(
-                f"engine has the geometry of {engine.geometry.attention_in_words}; allowed: that of the "
-                f"model, {geometry.attention_in_words}, stored alike"
+                f"engine has the geometry of {engine.geometry.attention_in_words}; allowed: that of "
+                f"the model, {geometry.attention_in_words}, stored alike"
             )
         self.engine = engine or models.engine_of(model, geometry, pool_bytes, 0)
         self._rows: list[Row] = []
@@ -257,9 +257,9 @@ class EmblemaCache(Cache):
         self._columns = skipped
         return skipped
 
-    # What is found is whole blocks, and at most all but one token of what is asked for. With a token
-    # more asked for, that can be the whole prompt: its last token then asks and is not stored again.
-    # Not with windows, which have let go of what that token would see.
+    # What is found is whole blocks, and at most all but one token of what is asked for. With a
+    # token more asked for, that can be the whole prompt: its last token then asks and is not stored
+    # again. Not with windows, which have let go of what that token would see.
     def _start_sequence(
         self, tokens: np.ndarray[Any, Any], weights: str, offset: int, is_anonymous: bool
     ) -> emblema.Sequence:
@@ -333,10 +333,8 @@ class EmblemaCache(Cache):
 
     def finish(self) -> None:
         """Ends a forward that went well: its rows are accepted and can be found."""
-        assert self._step is not None
-        step, mask, pending = self._step, self._mask, self._pending
+        mask, pending = self._mask, self._pending
         try:
-            step.check_complete(len(self._value_widths))
             for row, ids in zip(self._rows, pending, strict=True):
                 row.sequence.commit(ids)
         except BaseException:
@@ -347,6 +345,11 @@ class EmblemaCache(Cache):
         self._columns += mask.shape[1]
         steps.leave(self._token)
         self._forget_step()
+
+    def check_attended(self) -> None:
+        """UnsupportedError: a layer that did not attend through attention "emblema"."""
+        assert self._step is not None
+        self._step.check_complete(len(self._value_widths))
 
     def abandon(self) -> None:
         """Ends a forward that failed: its rows are given back."""
@@ -360,7 +363,7 @@ class EmblemaCache(Cache):
         return self._columns
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Takes back the last columns: -n takes back n (n > 0: all but the first n, as before 5.20).
+        """Takes back the last columns: -n takes back n (n > 0: all but the first n, as before).
 
         UnsupportedError: a window has let go of rows that the shorter sequence needs.
         """

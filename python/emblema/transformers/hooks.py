@@ -97,5 +97,10 @@ def _after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) ->
         return
     if output is None:  # an exception is on its way
         cache.abandon()
-    else:
-        cache.finish()
+        return
+    try:
+        cache.check_attended()
+    except emblema.UnsupportedError:
+        cache.abandon()
+        raise
+    cache.finish()

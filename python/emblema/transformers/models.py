@@ -147,9 +147,12 @@ def engine_of(
 def weights_state(model: nn.Module) -> str:
     """A text that changes when a weight is written, replaced or adapted: what was computed with
     other weights is then not found. Read at the start of sequences, not at each step."""
-    state = hash(
-        tuple((p.data_ptr(), p._version) for p in model.parameters())
-        + tuple(str(name) for name in getattr(model, "active_adapters", None) or ()
-                if isinstance(getattr(model, "active_adapters", None), (list, tuple)))
-    )
-    return f"{state:x}"
+    written = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
+    return f"{hash((*written, *_active_adapters(model))):x}"
+
+
+def _active_adapters(model: Any) -> list[str]:
+    """Adapters that were loaded into the model and are in use."""
+    if not getattr(model, "_hf_peft_config_loaded", False):
+        return []
+    return [str(name) for name in model.active_adapters()]

@@ -101,7 +101,7 @@ class RunningStep:
         )
 
     def check_complete(self, layers: int) -> None:
-        """UnsupportedError unless every layer asked: a model that kept keys elsewhere is not served."""
+        """UnsupportedError unless every layer asked, too."""
         missing = sorted(set(range(layers)) - self._attended)
         if missing:
             raise emblema.UnsupportedError(

@@ -12,11 +12,14 @@ from emblema._core import (
     NotFoundError,
     OutOfBlocksError,
     Pin,
+    Rows,
     Segment,
     SegmentBuilder,
     Sequence,
     UnsupportedError,
     WhyReport,
+    decode_attention,
+    prefill_attention,
     presets,
 )
 
@@ -32,10 +35,13 @@ __all__ = [
     "NotFoundError",
     "OutOfBlocksError",
     "Pin",
+    "Rows",
     "Segment",
     "SegmentBuilder",
     "Sequence",
     "UnsupportedError",
     "WhyReport",
+    "decode_attention",
+    "prefill_attention",
     "presets",
 ]

@@ -7,6 +7,7 @@
 
 #include "python/src/arguments.h"
 #include "python/src/handles.h"
+#include "python/src/rows.h"
 
 namespace emblema::python {
 namespace {
@@ -240,6 +241,7 @@ void bind_sequence(nb::module_& module) {
              "end of a `with` block, at once.");
   bind_reading(type);
   bind_writing(type);
+  bind_row_calls(type);
 }
 
 }  // namespace emblema::python

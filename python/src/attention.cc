@@ -261,7 +261,8 @@ nb::tuple prefill(nb::handle sequences, const Count& layer, nb::handle q, const 
 
 void bind_attention(nb::module_& module) {
   module.def(
-      "decode_attention", &decode,
+      "decode_attention", &decode, nb::arg("sequences"), nb::arg("layer"), nb::arg("q"),
+      nb::arg("keywords"),
       nb::sig("def decode_attention" EMBLEMA_ATTENTION_SIGNATURE
               ") -> tuple[typing.Any, typing.Any]"),
       "Attention of a few queries over the committed and reserved rows of one sequence, or of "
@@ -279,15 +280,16 @@ void bind_attention(nb::module_& module) {
       "Nothing is copied. Any thread, without the GIL; calls on one sequence take turns.\n\n"
       "InvalidError: names the argument, what it is and what is allowed. UnsupportedError: rows "
       "that no kernel here reads.");
-  module.def(
-      "prefill_attention", &prefill,
-      nb::sig("def prefill_attention" EMBLEMA_ATTENTION_SIGNATURE
-              ", key_up: typing.Any = None, value_up: typing.Any = None) -> "
-              "tuple[typing.Any, typing.Any]"),
-      "The same for many queries. With key_up, float32 (query_heads, content_dim, latent_dim), "
-      "and value_up, (query_heads, v_dim, latent_dim), latents are expanded to keys and values "
-      "for each head on the way, never into the cache: q is then (tokens, query_heads, "
-      "content_dim + rotary_dim), and out (tokens, query_heads, v_dim).");
+  module.def("prefill_attention", &prefill, nb::arg("sequences"), nb::arg("layer"), nb::arg("q"),
+             nb::arg("keywords"),
+             nb::sig("def prefill_attention" EMBLEMA_ATTENTION_SIGNATURE
+                     ", key_up: typing.Any = None, value_up: typing.Any = None) -> "
+                     "tuple[typing.Any, typing.Any]"),
+             "The same for many queries. With key_up, float32 (query_heads, content_dim,\n"
+             "latent_dim), and value_up, (query_heads, v_dim, latent_dim), latents are\n"
+             "expanded to keys and values for each head on the way, never into the cache: q is\n"
+             "then (tokens, query_heads, content_dim + rotary_dim), and out (tokens,\n"
+             "query_heads, v_dim).");
 }
 
 #undef EMBLEMA_ATTENTION_SIGNATURE

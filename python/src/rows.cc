@@ -259,17 +259,18 @@ nb::object read_row(const SequenceHandle& self, const Count& layer_index, const 
 void bind_rows_class(nb::module_& module) {
   nb::class_<Rows>(
       module, "Rows",
-      "Where to write the reserved rows of one layer: chunks of consecutive rows in the blocks "
-      "themselves. len() is their number.\n\n"
-      "They end when the sequence changes (reserve, commit, cancel, truncate, fork, attach, "
-      "release): everything here is InvalidError then, and arrays that rows[i] gave are "
-      "read-only, so that writing raises ValueError. Slices made of such an array, and DLPack "
-      "tensors, cannot be taken back: let go of them before the sequence changes.")
+      "Where to write the reserved rows of one layer: chunks of consecutive rows in the\n"
+      "blocks themselves. len() is their number.\n\n"
+      "They end when the sequence changes (reserve, commit, cancel, truncate, fork,\n"
+      "attach, release): everything here is InvalidError then, and arrays that rows[i]\n"
+      "gave are read-only, so that writing raises ValueError. Slices made of such an\n"
+      "array, and DLPack tensors, cannot be taken back: let go of them before the\n"
+      "sequence changes.")
       .def("__len__", [](const Rows& rows) { return rows.chunks.size(); })
       .def("__getitem__", &view_at, nb::arg("index"),
            nb::sig("def __getitem__(self, index: int) -> numpy.typing.NDArray[typing.Any]"),
-           "A writable array (rows, numbers) over chunk `index`, without a copy: float32, "
-           "float16, of bf16 rows the bits as uint16, of any other type the bytes as uint8. "
+           "A writable array (rows, numbers) over chunk `index`, without a copy: float32,\n"
+           "float16, of bf16 rows the bits as uint16, of any other type the bytes as uint8.\n"
            "Keeps the memory alive.")
       .def(
           "tensor",
@@ -277,8 +278,8 @@ void bind_rows_class(nb::module_& module) {
             return array_at<nb::array_api>(rows, index, rows.type.number);
           },
           nb::arg("index") = 0, nb::sig("def tensor(self, index: int = 0) -> typing.Any"),
-          "The same as an object that speaks DLPack, bf16 as such: torch.from_dlpack(...) makes "
-          "a tensor of it without a copy.")
+          "The same as an object that speaks DLPack, bf16 as such: torch.from_dlpack(...)\n"
+          "makes a tensor of it without a copy.")
       .def(
           "first_token",
           [](const Rows& rows, std::int64_t index) { return chunk_at(rows, index).first_token; },
@@ -291,13 +292,13 @@ void bind_rows_class(nb::module_& module) {
           nb::arg("parts"), nb::arg("key_scale") = 1.0F, nb::arg("value_scale") = 1.0F,
           nb::sig("def write(self, *parts: typing.Any, key_scale: float = 1.0, "
                   "value_scale: float = 1.0) -> None"),
-          "Encodes all rows as they are stored, keys rotated already. Each part is an array "
-          "(rows, ...) of float32, float16 or bfloat16, of any strides; a row is its parts one "
-          "after the other: keys (rows, kv_heads, key_dim) and values (rows, kv_heads, "
-          "value_dim), or latents (rows, value_dim) and rotary keys (rows, key_dim - value_dim). "
-          "Scales are those of fp8 rows: stored number x scale = number.\n\n"
-          "InvalidError: shapes that do not give these rows. UnsupportedError: a stored type "
-          "that is not encoded here.")
+          "Encodes all rows as they are stored, keys rotated already. Each part is an array\n"
+          "(rows, ...) of float32, float16 or bfloat16, of any strides; a row is its parts\n"
+          "one after the other: keys (rows, kv_heads, key_dim) and values (rows, kv_heads,\n"
+          "value_dim), or latents (rows, value_dim) and rotary keys (rows, key_dim -\n"
+          "value_dim). Scales are those of fp8 rows: stored number x scale = number.\n\n"
+          "InvalidError: shapes that do not give these rows. UnsupportedError: a stored\n"
+          "type that is not encoded here.")
       .def_prop_ro(
           "rows", [](const Rows& rows) { return rows.rows; }, "Of all chunks.")
       .def_prop_ro(
@@ -314,15 +315,16 @@ void bind_rows(nb::module_& module) {
 void bind_row_calls(nb::class_<SequenceHandle>& type) {
   type.def("rows", &lend_rows, nb::arg("layer"), nb::arg("role") = nb::none(),
            nb::arg("first") = nb::none(), nb::arg("count") = nb::none(),
-           "Where to write the rows of `count` reserved tokens from position `first` on; by "
-           "default of all reserved tokens, and of the layer's first stream (\"kv\" or "
+           "Where to write the rows of `count` reserved tokens from position `first` on; by\n"
+           "default of all reserved tokens, and of the layer's first stream (\"kv\" or\n"
            "\"latent\"). A layer that shares another's rows gives that layer's.\n\n"
            "InvalidError: positions that are not reserved, or no such layer or stream.")
       .def("row", &read_row, nb::arg("layer"), nb::arg("position"), nb::arg("role") = nb::none(),
            nb::sig("def row(self, layer: int, position: int, role: str | None = None) -> "
                    "numpy.typing.NDArray[typing.Any]"),
-           "A copy of one committed row, typed as rows() gives them.\n\nNotFoundError: behind a "
-           "window. InvalidError: not committed, or no such layer or stream.");
+           "A copy of one committed row, typed as rows() gives them.\n\n"
+           "NotFoundError: behind a window. InvalidError: not committed, or no such layer or\n"
+           "stream.");
 }
 
 }  // namespace emblema::python

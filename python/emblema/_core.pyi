@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Sequence as _Sequence
 import fractions
 import os
-from typing import Any
+from typing import Annotated, Any
 
+import numpy
 import numpy.typing
+from numpy.typing import NDArray
 
 
 class EmblemaError(Exception):
@@ -1039,6 +1041,31 @@ class Engine:
         """
         Recounts everything; slow. CorruptError: names the first thing that disagrees.
         """
+
+class Step:
+    """
+    One forward of a batch over an engine: where each sequence's new rows go, and which tokens ask. One thread at a time. What emblema.transformers is made with; its interface may change.
+    """
+
+    def __init__(self, engine: Engine) -> None: ...
+
+    def begin(self, rows: _Sequence[tuple[Sequence, _Sequence[int], int]], columns: int) -> None:
+        """
+        rows: for each sequence of the batch (sequence, columns of its tokens, position of the first of them). Every token is committed or reserved. InvalidError else.
+        """
+
+    def write(self, layer: int, keys: Annotated[NDArray, dict(device='cpu')], values: Annotated[NDArray, dict(device='cpu')]) -> None:
+        """
+        Stores new rows: keys [sequences][kv_heads][columns][key_dim], values alike; latents and rotary keys of a latent layer. float32, float16 or bfloat16, read in place; keys come rotated. Columns that are rows already, and padding, are left out.
+        """
+
+    def attend(self, layer: int, query: Annotated[NDArray, dict(device='cpu')], out: Annotated[NDArray, dict(device='cpu')], *, scale: float, softcap: float = 0.0, window: int = 0, sinks: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None = None, key_up: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None = None, value_up: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None = None) -> None:
+        """
+        query [sequences][query_heads][columns][key_dim], rotated -> out [same][value_dim], written in place, 0 in padding. Latent layers: absorbed queries and results, or with key_up [heads][content][latent] and value_up [heads][value][latent] expanded ones.
+        """
+
+    def prefers_absorbed(self, layer: int, content_dim: int, value_dim: int) -> bool:
+        """Whether the absorbed form takes fewer multiplications for this step."""
 
 def decode_attention(sequences: Sequence | Iterable[Sequence], layer: int, q: Any, *, first: int | Iterable[int] | None = None, queries: int | Iterable[int] | None = None, sinks: Any = None, scale: float | None = None, key_scale: float = 1.0, value_scale: float = 1.0, out: Any = None, lse: Any = None) -> tuple[Any, Any]:
     """

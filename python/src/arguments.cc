@@ -1,15 +1,13 @@
 #include "python/src/arguments.h"
 
 #include <fmt/format.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include "emblema/contract/bytes.h"
+#include "python/src/arrays.h"
 
 namespace emblema::python {
 namespace {
-
-using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
 
 std::string shown(nb::handle given) {
   constexpr std::size_t kShownMax = 40;
@@ -79,10 +77,8 @@ std::vector<TokenId> ids_of_array(std::string_view field, const AnyArray& array)
   }
   const Reader read = reader_of(array.dtype());
   if (read == nullptr) {
-    raise_invalid(
-        fmt::format("{} is an array of other numbers than integers; allowed: integers "
-                    "of 8 to 64 bits",
-                    field));
+    raise_invalid(fmt::format("{} is an array of {}; allowed: integers of 8 to 64 bits", field,
+                              name_of(array.dtype())));
   }
   std::vector<TokenId> ids(array.shape(0));
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -11,10 +11,12 @@ NB_MODULE(_core, module) {
   bind_geometry(module);
   bind_stats(module);
   bind_why(module);
+  bind_rows(module);
   bind_sequence(module);
   bind_segment(module);
   bind_engine(module);
   bind_step(module);
+  bind_attention(module);
 }
 
 }  // namespace emblema::python

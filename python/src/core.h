@@ -18,10 +18,12 @@ void bind_model(nb::module_& module);
 void bind_geometry(nb::module_& module);
 void bind_stats(nb::module_& module);
 void bind_why(nb::module_& module);
+void bind_rows(nb::module_& module);
 void bind_sequence(nb::module_& module);
 void bind_segment(nb::module_& module);
 void bind_engine(nb::module_& module);
 void bind_step(nb::module_& module);
+void bind_attention(nb::module_& module);
 
 // Throws the Python exception of the error's code, with its message as it is.
 [[noreturn]] void raise(const Error& error);

@@ -147,9 +147,10 @@ void unpin(PinHandle& handle) {
 }
 
 void bind_pin(nb::module_& module) {
-  nb::class_<PinHandle>(module, "Pin",
-                        "Keeps the stored prefix of a request from being evicted until release(), "
-                        "the end of a `with` block, or until nobody has it.")
+  nb::class_<PinHandle>(
+      module, "Pin",
+      "Keeps the stored prefix of a request from being evicted until release(), the end\n"
+      "of a `with` block, or until nobody has it.")
       .def_prop_ro(
           "tokens", [](const PinHandle& handle) { return handle.pin ? handle.pin->tokens() : 0; },
           "That are pinned; 0 once released.")
@@ -166,22 +167,26 @@ void bind_pin(nb::module_& module) {
   "adapter: bytes = b'', extra: collections.abc.Iterable[tuple[int, bytes]] = ()"
 
 void bind_requests(Class& type) {
-  type.def("start", &start,
+  type.def("start", &start, nb::arg("tokens"), nb::arg("keywords"),
            nb::sig("def start" EMBLEMA_REQUEST_SIGNATURE
                    ", recompute_last_block: bool = False) -> Sequence"),
-           "A sequence that already holds the longest stored prefix of the prompt: at most all "
-           "but one token. adapter: 32 bytes, a digest of its content. extra: (offset, digest) "
-           "of what is not a token. recompute_last_block: a hit ends one boundary earlier.\n\n"
-           "InvalidError: ids past 32 bits, extra ids outside the prompt or out of order. "
+           "A sequence that already holds the longest stored prefix of the prompt: at most\n"
+           "all but one token. adapter: 32 bytes, a digest of its content. extra: (offset,\n"
+           "digest) of what is not a token. recompute_last_block: a hit ends one boundary\n"
+           "earlier.\n\n"
+           "InvalidError: ids past 32 bits, extra ids outside the prompt or out of order.\n"
            "OutOfBlocksError: no arena slot is free, or the tenant's quota has no room.")
-      .def("segment", &segment,
+      .def("segment", &segment, nb::arg("tokens"), nb::arg("keywords"),
            nb::sig("def segment" EMBLEMA_REQUEST_SIGNATURE ") -> Segment | SegmentBuilder"),
-           "The stored segment of exactly these tokens, or a builder for it.\n\nInvalidError: no "
-           "tokens, extra ids as start(). UnsupportedError: models with state in the arena.")
-      .def("why", &why, nb::sig("def why" EMBLEMA_REQUEST_SIGNATURE ") -> WhyReport"),
+           "The stored segment of exactly these tokens, or a builder for it.\n\n"
+           "InvalidError: no tokens, extra ids as start(). UnsupportedError: models with\n"
+           "state in the arena.")
+      .def("why", &why, nb::arg("tokens"), nb::arg("keywords"),
+           nb::sig("def why" EMBLEMA_REQUEST_SIGNATURE ") -> WhyReport"),
            "What start() would find, block by block, and why not the rest. Changes nothing.")
-      .def("pin", &pin, nb::sig("def pin" EMBLEMA_REQUEST_SIGNATURE ") -> Pin"),
-           "Keeps the longest stored prefix of the request from being evicted while the Pin "
+      .def("pin", &pin, nb::arg("tokens"), nb::arg("keywords"),
+           nb::sig("def pin" EMBLEMA_REQUEST_SIGNATURE ") -> Pin"),
+           "Keeps the longest stored prefix of the request from being evicted while the Pin\n"
            "lives: `with engine.pin(tokens): ...`.");
 }
 
@@ -240,8 +245,8 @@ void bind_memory(Class& type) {
             return at(self, [&](Engine& engine) { return engine.seal_pending(budget); });
           },
           nb::arg("budget_blocks"),
-          "With seal='deferred': shares the content of up to so many blocks; gives how many were "
-          "handled.")
+          "With seal='deferred': shares the content of up to so many blocks; gives how many\n"
+          "were handled.")
       .def(
           "evict_idle",
           [](const EngineHandle& self) {
@@ -255,14 +260,15 @@ void bind_memory(Class& type) {
 void bind_engine(nb::module_& module) {
   bind_pin(module);
   Class type(module, "Engine",
-             "The cache of one model on one rank. Any thread may call any member; work is done "
-             "without the GIL. Sequences, segments, pins and lent arrays keep alive what they "
+             "The cache of one model on one rank. Any thread may call any member; work is done\n"
+             "without the GIL. Sequences, segments, pins and lent arrays keep alive what they\n"
              "need: the Engine object may go first.");
   type.def(
       "__init__",
       [](EngineHandle* self, nb::handle model, nb::handle pool_bytes, const nb::kwargs& keywords) {
         new (self) EngineHandle(open_engine(model, pool_bytes, {"Engine", keywords}));
       },
+      nb::arg("model"), nb::arg("pool_bytes"), nb::arg("keywords"),
       nb::sig("def __init__(self, model: str | os.PathLike[str] | dict[str, typing.Any] | "
               "ModelConfig | Geometry, pool_bytes: int | str, *, kv_dtype: str | None = None, "
               "threads: int = 1, isa: str | None = None, step_tokens: int = 2048, "

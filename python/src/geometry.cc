@@ -38,7 +38,7 @@ void bind_stream(nb::module_& module) {
   nb::class_<Stream>(module, "Stream", "One kind of thing that a layer remembers.")
       .def_prop_ro(
           "role", [](const Stream& stream) { return text(to_string(stream.role)); },
-          "\"kv\", \"latent\", \"indexer\", \"compressed\", \"window\", \"compressor\", "
+          "\"kv\", \"latent\", \"indexer\", \"compressed\", \"window\", \"compressor\",\n"
           "\"state\" or \"cross\".")
       .def_prop_ro(
           "encodings",
@@ -110,6 +110,7 @@ void bind_geometry(nb::module_& module) {
           [](ModelGeometry* self, nb::handle model, const nb::kwargs& keywords) {
             new (self) ModelGeometry(make_geometry(model, {"Geometry", keywords}));
           },
+          nb::arg("model"), nb::arg("keywords"),
           nb::sig("def __init__(self, model: str | os.PathLike[str] | dict[str, typing.Any] | "
                   "ModelConfig, *, kv_dtype: str = 'bf16', indexer_dtype: str | None = None, "
                   "state_dtype: str | None = None, block_tokens: int = 0, layers: int = 0, "
@@ -167,7 +168,7 @@ void bind_geometry(nb::module_& module) {
             return value_of(geometry.bytes_per_sequence(tokens.of("tokens")));
           },
           nb::arg("tokens"),
-          "Payload of one sequence of so many tokens: windows capped, strides floored, no "
+          "Payload of one sequence of so many tokens: windows capped, strides floored, no\n"
           "rounding to blocks.")
       .def_prop_ro(
           "fixed_bytes_per_sequence",

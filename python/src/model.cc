@@ -64,9 +64,10 @@ LoadedModel from_json(nb::handle given, const std::string& name) {
 }
 
 void bind_layer_facts(nb::module_& module) {
-  nb::class_<LayerFacts>(module, "LayerFacts",
-                         "One layer of a ModelConfig: what it attends to, and the widths that its "
-                         "cache follows from.")
+  nb::class_<LayerFacts>(
+      module, "LayerFacts",
+      "One layer of a ModelConfig: what it attends to, and the widths that its cache\n"
+      "follows from.")
       .def_prop_ro(
           "reach", [](const LayerFacts& layer) { return reach_name(layer.reach); },
           "What it sees: \"full\", \"window\" or \"chunk\".")
@@ -117,8 +118,8 @@ void bind_model(nb::module_& module) {
   bind_layer_facts(module);
   nb::class_<LoadedModel>(
       module, "ModelConfig",
-      "Facts of one model, read from a config.json and checked: no derived number is here (see "
-      "Geometry). Made by load() or from_json().")
+      "Facts of one model, read from a config.json and checked: no derived number is\n"
+      "here (see Geometry). Made by load() or from_json().")
       .def_static(
           "load", [](nb::handle source) { return model_of(source); }, nb::arg("source"),
           nb::sig("def load(source: str | os.PathLike[str]) -> ModelConfig"),
@@ -126,11 +127,12 @@ void bind_model(nb::module_& module) {
           "NotFoundError: no such preset or file, with the nearest names. InvalidError: names the "
           "field, its value and what is allowed. UnsupportedError: an attention that is not known "
           "here.")
-      .def_static("from_json", &from_json, nb::arg("json"), nb::arg("name") = "config",
-                  nb::sig("def from_json(json: str | dict[str, typing.Any], name: str = 'config') "
-                          "-> ModelConfig"),
-                  "Reads the text of a config.json, or its content as a dict. `name` stands for "
-                  "the model in messages. Errors as load().")
+      .def_static(
+          "from_json", &from_json, nb::arg("json"), nb::arg("name") = "config",
+          nb::sig("def from_json(json: str | dict[str, typing.Any], name: str = 'config') "
+                  "-> ModelConfig"),
+          "Reads the text of a config.json, or its content as a dict. `name` stands for the\n"
+          "model in messages. Errors as load().")
       .def_prop_ro(
           "name", [](const LoadedModel& model) { return model.config.name; },
           "Preset, file or the name given.")

@@ -21,9 +21,18 @@ void bind_plan(nb::module_& module) {
                                std::move(reply.complaint));
       },
       nb::arg("arguments"),
-      "Runs `emblema ARGUMENTS...` in this process: (exit code, output, complaint). The complaint "
-      "is one line, \"\" where nothing is wrong. Reads and writes the files that the command "
-      "does.");
+      "Runs `emblema ARGUMENTS...` in this process: (exit code, output, complaint). The\n"
+      "complaint is one line, \"\" where nothing is wrong. Reads and writes the files\n"
+      "that the command does.");
+  module.def(
+      "run_command_line",
+      [](const std::vector<std::string>& arguments) {
+        const nb::gil_scoped_release released;
+        return run_command_line(arguments);
+      },
+      nb::arg("arguments"),
+      "The same as a program does it: writes to standard output and standard error,\n"
+      "with a bar of progress on a terminal, and gives the exit code.");
 }
 
 }  // namespace emblema::python

@@ -25,9 +25,9 @@ void let_go(SegmentHandle& handle) {
 void bind_segment(nb::module_& module) {
   nb::class_<SegmentHandle>(
       module, "Segment",
-      "A stored span of tokens, encoded alone from position 0; Sequence.attach() puts it behind a "
-      "sequence without a copy. Holds its blocks until release() or until nobody has it; a "
-      "context manager. Any thread may read.")
+      "A stored span of tokens, encoded alone from position 0; Sequence.attach() puts\n"
+      "it behind a sequence without a copy. Holds its blocks until release() or until\n"
+      "nobody has it; a context manager. Any thread may read.")
       .def_prop_ro(
           "tokens", [](const SegmentHandle& handle) { return held(handle).tokens(); }, "How many.")
       .def("release", &let_go, "Gives the blocks back; what attached them keeps its own hold.")
@@ -40,8 +40,8 @@ void bind_segment(nb::module_& module) {
 
   nb::class_<BuilderHandle>(
       module, "SegmentBuilder",
-      "Encodes a segment that was not stored (or not whole): run `sequence` like any other, from "
-      "its hit_tokens to the end of the span, then seal().")
+      "Encodes a segment that was not stored (or not whole): run `sequence` like any\n"
+      "other, from its hit_tokens to the end of the span, then seal().")
       .def_prop_ro(
           "sequence", [](const BuilderHandle& handle) { return SequenceHandle{handle.live}; },
           nb::rv_policy::move, "The sequence to run; the same one each time.")
@@ -51,8 +51,9 @@ void bind_segment(nb::module_& module) {
             return SegmentHandle{handle.live->shared_engine(),
                                  std::make_shared<const Segment>(handle.live->seal())};
           },
-          "Ends the building: the segment can be found from now on. Again: another hold on the "
-          "same.\n\nInvalidError: tokens missing, or rows still reserved.")
+          "Ends the building: the segment can be found from now on. Again: another hold on\n"
+          "the same.\n\n"
+          "InvalidError: tokens missing, or rows still reserved.")
       .def(
           "release", [](const BuilderHandle& handle) { handle.live->release(); },
           "Gives back what was not sealed, as Sequence.release().");

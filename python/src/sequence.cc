@@ -7,6 +7,7 @@
 
 #include "python/src/arguments.h"
 #include "python/src/handles.h"
+#include "python/src/rows.h"
 
 namespace emblema::python {
 namespace {
@@ -64,7 +65,7 @@ BlockNames held_blocks(const SequenceHandle& self, const Count& given) {
 
 void bind_span(nb::module_& module) {
   nb::class_<OwnSpan>(module, "Span",
-                      "Consecutive tokens whose rows lie in a list of blocks: row `first_row` of "
+                      "Consecutive tokens whose rows lie in a list of blocks: row `first_row` of\n"
                       "`blocks` is the first token's.")
       .def_ro("blocks", &OwnSpan::blocks, "Block indexes in the group's region, in token order.")
       .def_ro("first_row", &OwnSpan::first_row, "Counted through `blocks`.")
@@ -103,9 +104,9 @@ void bind_reading(Class& type) {
                   return pair_of(sequence.replay());
                 });
           },
-          "(first, count): tokens that a hit could not bring back the state of. Run them again "
-          "before anything else, by reserve / rows / commit of the same ids from `first` on, then "
-          "finish_replay(). count 0: nothing to do, the usual case.")
+          "(first, count): tokens that a hit could not bring back the state of. Run them\n"
+          "again before anything else, by reserve / rows / commit of the same ids from\n"
+          "`first` on, then finish_replay(). count 0: nothing to do, the usual case.")
       .def_prop_ro(
           "next_snapshot",
           [](const SequenceHandle& self) {
@@ -163,10 +164,11 @@ void bind_writing(Class& type) {
             self.live->change([&](Sequence& sequence) { return sequence.reserve(tokens); });
           },
           nb::arg("tokens"),
-          "Room for so many tokens behind what is reserved, all or nothing. Copies the last block "
-          "where somebody shares it.\n\nInvalidError: more than step_tokens at once, or past the "
-          "end of a replay. OutOfBlocksError: the pool, the tenant's quota or the step buffers "
-          "have no room; nothing was taken.")
+          "Room for so many tokens behind what is reserved, all or nothing. Copies the last\n"
+          "block where somebody shares it.\n\n"
+          "InvalidError: more than step_tokens at once, or past the end of a replay.\n"
+          "OutOfBlocksError: the pool, the tenant's quota or the step buffers have no room;\n"
+          "nothing was taken.")
       .def(
           "cancel",
           [](const SequenceHandle& self) {
@@ -177,10 +179,11 @@ void bind_writing(Class& type) {
           },
           "Gives back what is reserved and not committed.")
       .def("commit", &commit, nb::arg("tokens"),
-           "The word that all layers of the next len(tokens) reserved tokens are written and "
-           "accepted: full blocks are sealed and can be found from now on; what stays reserved "
-           "may be written again.\n\nInvalidError, nothing changed: more than reserved, or ids "
-           "that differ from the prompt given to start().")
+           "The word that all layers of the next len(tokens) reserved tokens are written and\n"
+           "accepted: full blocks are sealed and can be found from now on; what stays\n"
+           "reserved may be written again.\n\n"
+           "InvalidError, nothing changed: more than reserved, or ids that differ from the\n"
+           "prompt given to start().")
       .def(
           "fork",
           [](const SequenceHandle& self) {
@@ -189,13 +192,13 @@ void bind_writing(Class& type) {
                 std::make_shared<LiveSequence>(self.live->shared_engine(), std::move(child))};
           },
           "A second sequence with the same past; both copy the last block when they write.\n\n"
-          "InvalidError: with rows reserved, or replaying. OutOfBlocksError: the tenant's quota, "
-          "or no arena slot is free.")
+          "InvalidError: with rows reserved, or replaying. OutOfBlocksError: the tenant's\n"
+          "quota, or no arena slot is free.")
       .def("truncate", &truncate, nb::arg("tokens"),
-           "Takes back all but the first `tokens` tokens, reserved ones too. Gives (first, count) "
-           "of what must be run again, and is expected by commit(); count 0: exact.\n\n"
-           "InvalidError, nothing changed: past the committed tokens, inside an attached segment, "
-           "or replaying.")
+           "Takes back all but the first `tokens` tokens, reserved ones too. Gives (first,\n"
+           "count) of what must be run again, and is expected by commit(); count 0: exact.\n\n"
+           "InvalidError, nothing changed: past the committed tokens, inside an attached\n"
+           "segment, or replaying.")
       .def(
           "finish_replay",
           [](const SequenceHandle& self) {
@@ -209,16 +212,17 @@ void bind_writing(Class& type) {
       .def("attach", &attach, nb::arg("segment"), nb::arg("following") = nb::tuple(),
            nb::sig("def attach(self, segment: Segment, following: "
                    "collections.abc.Iterable[int] = ()) -> int"),
-           "Puts a segment behind this sequence's tokens, without a copy. `following` are the "
-           "tokens to be run next; gives back how many of them were stored behind this very "
-           "segment and need not be run.\n\nInvalidError: rows reserved, a prompt that is not run "
-           "to its end, a segment of another identity or engine, or a position inside a chunk. "
-           "OutOfBlocksError: the tenant's quota. UnsupportedError: rotary frequencies that "
-           "depend on the length, state in the arena.")
+           "Puts a segment behind this sequence's tokens, without a copy. `following` are\n"
+           "the tokens to be run next; gives back how many of them were stored behind this\n"
+           "very segment and need not be run.\n\n"
+           "InvalidError: rows reserved, a prompt that is not run to its end, a segment of\n"
+           "another identity or engine, or a position inside a chunk. OutOfBlocksError: the\n"
+           "tenant's quota. UnsupportedError: rotary frequencies that depend on the length,\n"
+           "state in the arena.")
       .def(
           "release", [](const SequenceHandle& self) { self.live->release(); },
-          "Gives back every block; arrays of its rows become read-only. Again: does nothing. "
-          "Everything else is InvalidError from then on.")
+          "Gives back every block; arrays of its rows become read-only. Again: does\n"
+          "nothing. Everything else is InvalidError from then on.")
       .def(
           "__enter__", [](nb::object self) { return self; },
           nb::sig("def __enter__(self) -> Sequence"))
@@ -232,14 +236,15 @@ void bind_writing(Class& type) {
 void bind_sequence(nb::module_& module) {
   bind_span(module);
   Class type(module, "Sequence",
-             "One sequence of tokens and its place in the cache; made by Engine.start() or "
-             "fork(). reserve(), then rows() of every layer to write and attention to read, then "
-             "commit(). Positions count the tokens of attached segments.\n\n"
-             "Any thread may call; calls on one sequence take turns, and work without the GIL. "
-             "Dying gives back every block, once no array of its rows is left; release(), or the "
-             "end of a `with` block, at once.");
+             "One sequence of tokens and its place in the cache; made by Engine.start() or\n"
+             "fork(). reserve(), then rows() of every layer to write and attention to read,\n"
+             "then commit(). Positions count the tokens of attached segments.\n\n"
+             "Any thread may call; calls on one sequence take turns, and work without the GIL.\n"
+             "Dying gives back every block, once no array of its rows is left; release(), or\n"
+             "the end of a `with` block, at once.");
   bind_reading(type);
   bind_writing(type);
+  bind_row_calls(type);
 }
 
 }  // namespace emblema::python

@@ -29,6 +29,16 @@ Status check_shape(std::string_view field, const HeadTensor& tensor, std::uint64
                           field, shape_in_words(tensor), sequences, heads, columns, width));
 }
 
+Status check_columns(std::span<const std::uint32_t> own, std::uint64_t columns) {
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    if (own[i] < columns && (i == 0 || own[i - 1] < own[i])) continue;
+    return fail(
+        ErrorCode::Invalid,
+        fmt::format("column {} of a sequence; allowed: ascending, below {}", own[i], columns));
+  }
+  return {};
+}
+
 struct Widths {
   std::uint64_t query = 0;
   std::uint64_t result = 0;
@@ -47,14 +57,11 @@ Step::Step(const Engine& engine, ThreadPool* threads)
 
 Status Step::begin(std::vector<StepRow> rows, std::uint64_t columns) {
   for (const StepRow& row : rows) {
-    if (row.column > columns || row.tokens > columns - row.column) {
-      return fail(ErrorCode::Invalid, fmt::format("columns {} + {} of a sequence; the batch has {}",
-                                                  row.column, row.tokens, columns));
-    }
+    if (Status ok = check_columns(row.columns, columns); !ok) return ok;
     const std::uint64_t end = row.sequence->tokens() + row.sequence->reserved_tokens();
-    if (row.position > end || row.tokens > end - row.position) {
+    if (row.position > end || row.tokens() > end - row.position) {
       return fail(ErrorCode::Invalid, fmt::format("{} tokens at position {}; allowed: up to {}",
-                                                  row.tokens, row.position, end));
+                                                  row.tokens(), row.position, end));
     }
   }
   rows_ = std::move(rows);
@@ -97,13 +104,13 @@ Status Step::write_row(const LayerGeometry& layer, std::uint64_t row, const Head
                        const HeadTensor& values) {
   const StepRow& own = rows_[row];
   const std::uint64_t first = std::max(own.position, own.sequence->tokens());
-  const std::uint64_t end = own.position + own.tokens;
+  const std::uint64_t end = own.position + own.tokens();
   if (first >= end) return {};
   const std::uint64_t row_numbers = keys.heads * (keys.width + values.width);
   numbers_.resize((end - first) * row_numbers);
   float* to = numbers_.data();
   for (std::uint64_t position = first; position < end; ++position) {
-    const std::uint64_t column = own.column + (position - own.position);
+    const std::uint64_t column = own.columns[position - own.position];
     for (std::uint64_t head = 0; head < keys.heads; ++head, to += keys.width) {
       keys.load(row, head, column, to);
     }
@@ -153,8 +160,8 @@ Status Step::attend(std::uint32_t layer, const HeadTensor& query, const HeadTens
   std::vector<Piece> pieces;
   std::uint64_t held = 0;
   for (std::uint64_t row = 0; row < rows_.size(); ++row) {
-    for (std::uint64_t first = 0; first < rows_[row].tokens;) {
-      const std::uint64_t tokens = std::min(rows_[row].tokens - first, tokens_max - held);
+    for (std::uint64_t first = 0; first < rows_[row].tokens();) {
+      const std::uint64_t tokens = std::min(rows_[row].tokens() - first, tokens_max - held);
       pieces.push_back({row, first, tokens});
       first += tokens;
       held += tokens;
@@ -191,7 +198,7 @@ Status Step::attend_pieces(const LayerGeometry& layer, std::span<const Piece> pi
     run_parts(threads_, piece.tokens, [&](std::uint32_t, std::uint64_t token) {
       float* to = numbers_.data() + (at + token) * heads * widths.query;
       for (std::uint64_t head = 0; head < heads; ++head, to += widths.query) {
-        query.load(piece.row, head, row.column + piece.first + token, to);
+        query.load(piece.row, head, row.columns[piece.first + token], to);
       }
     });
     at += piece.tokens;
@@ -205,11 +212,11 @@ Status Step::attend_pieces(const LayerGeometry& layer, std::span<const Piece> pi
   if (Status ok = prefill_attention(inputs, results_, lse_, options.expansion, how); !ok) return ok;
   at = 0;
   for (const Piece& piece : pieces) {
-    const std::uint64_t column = rows_[piece.row].column + piece.first;
+    const std::vector<std::uint32_t>& columns = rows_[piece.row].columns;
     run_parts(threads_, piece.tokens, [&](std::uint32_t, std::uint64_t token) {
       const float* from = results_.data() + (at + token) * heads * widths.result;
       for (std::uint64_t head = 0; head < heads; ++head, from += widths.result) {
-        out.store(piece.row, head, column + token, from);
+        out.store(piece.row, head, columns[piece.first + token], from);
       }
     });
     at += piece.tokens;
@@ -222,15 +229,18 @@ bool Step::window_fits(const LayerGeometry& layer, std::uint64_t window) const {
   if (window == layer.window_tokens) return true;
   if (layer.window_tokens > 0) return false;
   return std::ranges::all_of(
-      rows_, [&](const StepRow& row) { return row.position + row.tokens <= window; });
+      rows_, [&](const StepRow& row) { return row.position + row.tokens() <= window; });
 }
 
 void Step::clear_padding(const HeadTensor& out) const {
   const std::vector<float> zeros(out.width);
   for (std::uint64_t row = 0; row < rows_.size(); ++row) {
-    const StepRow& own = rows_[row];
+    auto own = rows_[row].columns.begin();
     for (std::uint64_t column = 0; column < columns_; ++column) {
-      if (column >= own.column && column - own.column < own.tokens) continue;
+      if (own != rows_[row].columns.end() && *own == column) {
+        ++own;
+        continue;
+      }
       for (std::uint64_t head = 0; head < out.heads; ++head) {
         out.store(row, head, column, zeros.data());
       }

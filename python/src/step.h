@@ -25,9 +25,10 @@ namespace emblema::python {
 
 struct StepRow {
   Sequence* sequence = nullptr;
-  std::uint64_t column = 0;    // of its first token in the batch
-  std::uint64_t tokens = 0;    // columns that are its own; 0: all padding
-  std::uint64_t position = 0;  // of the first one in the sequence
+  std::vector<std::uint32_t> columns = {};  // of its tokens, ascending; none: all padding
+  std::uint64_t position = 0;               // of the first of them in the sequence
+
+  std::uint64_t tokens() const { return columns.size(); }
 };
 
 // What the model says of one layer's attention at each call.
@@ -43,7 +44,7 @@ class Step {
  public:
   Step(const Engine& engine, ThreadPool* threads);
 
-  // Invalid: a row whose columns pass the batch, or that asks before or past what is reserved.
+  // Invalid: columns that are not ascending or pass the batch, tokens past what is reserved.
   [[nodiscard]] Status begin(std::vector<StepRow> rows, std::uint64_t columns);
 
   std::span<const StepRow> rows() const { return rows_; }

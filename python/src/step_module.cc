@@ -19,7 +19,7 @@ namespace {
 
 using Tensor = nb::ndarray<nb::device::cpu>;
 using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
-using GivenRow = std::tuple<const SequenceHandle*, std::uint64_t, std::uint64_t, std::uint64_t>;
+using GivenRow = std::tuple<const SequenceHandle*, std::vector<std::uint32_t>, std::uint64_t>;
 
 class StepHandle {
  public:
@@ -28,14 +28,14 @@ class StepHandle {
 
   void begin(const std::vector<GivenRow>& rows, std::uint64_t columns) {
     std::vector<std::shared_ptr<LiveSequence>> sequences;
-    for (const auto& [handle, column, tokens, position] : rows) sequences.push_back(handle->live);
+    for (const auto& [handle, own, position] : rows) sequences.push_back(handle->live);
     check(unlocked(sequences, [&]() -> Status {
       std::vector<StepRow> own;
       for (std::size_t i = 0; i < rows.size(); ++i) {
         auto sequence = sequences[i]->locked_sequence();
         if (!sequence) return propagate(sequence);
-        const auto& [handle, column, tokens, position] = rows[i];
-        own.push_back({*sequence, column, tokens, position});
+        const auto& [handle, tokens, position] = rows[i];
+        own.push_back({*sequence, tokens, position});
       }
       return step_.begin(std::move(own), columns);
     }));
@@ -74,7 +74,7 @@ class StepHandle {
     dims.value_dim = value_dim;
     PrefillCost sum;
     for (const StepRow& row : step_.rows()) {
-      const PrefillCost one = prefill_cost(dims, row.tokens, row.position + row.tokens);
+      const PrefillCost one = prefill_cost(dims, row.tokens(), row.position + row.tokens());
       sum.expanded += one.expanded;
       sum.absorbed += one.absorbed;
     }
@@ -117,8 +117,8 @@ void bind_step(nb::module_& module) {
                          "emblema.transformers is made with; its interface may change.")
       .def(nb::init<const EngineHandle&>(), nb::arg("engine"))
       .def("begin", &StepHandle::begin, nb::arg("rows"), nb::arg("columns"),
-           "rows: for each sequence of the batch (sequence, first column that is its own, tokens, "
-           "position of the first one). Every token is committed or reserved. InvalidError else.")
+           "rows: for each sequence of the batch (sequence, columns of its tokens, position of the "
+           "first of them). Every token is committed or reserved. InvalidError else.")
       .def("write", &StepHandle::write, nb::arg("layer"), nb::arg("keys"), nb::arg("values"),
            "Stores new rows: keys [sequences][kv_heads][columns][key_dim], values alike; latents "
            "and rotary keys of a latent layer. float32, float16 or bfloat16, read in place; keys "

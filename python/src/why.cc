@@ -23,8 +23,8 @@ void bind_answer(nb::module_& module) {
       .def_prop_ro(
           "verdict",
           [](const BlockAnswer& answer) { return std::string(to_string(answer.verdict)); },
-          "\"hit\", \"not whole\", \"never stored\", \"evicted\", \"older than the record\", "
-          "\"identity differs\" or \"another tenant\".")
+          "\"hit\", \"not whole\", \"never stored\", \"evicted\", \"older than the\n"
+          "record\", \"identity differs\" or \"another tenant\".")
       .def_ro("group", &BlockAnswer::group, "The group that lacks its part; \"\": all of them.")
       .def_prop_ro("reason", &eviction_reason, nb::sig("def reason(self) -> str | None"),
                    "Of an eviction.")

@@ -82,26 +82,17 @@ class Row:
 class Share:
     """One sequence's part of a step."""
 
-    column: int  # of its first token, in the step
-    tokens: int
-    position: int  # of that token in the sequence
+    columns: np.ndarray[Any, np.dtype[np.intp]]  # of its tokens, in the step
+    position: int  # of the first of them in the sequence
 
 
 def share_of(index: int, row: Row, mask: Mask, positions: np.ndarray[Any, Any]) -> Share:
     """Where a row's tokens lie in a step with this mask [columns] and these positions [columns].
 
-    UnsupportedError: padding between its tokens. InvalidError: positions that do not go on.
+    UnsupportedError: positions that do not go on from token to token.
     """
     own = np.flatnonzero(mask)
     first = row.tokens()
-    if own.size == 0:
-        return Share(0, 0, first)
-    column = int(own[0])
-    if int(own[-1]) - column + 1 != own.size:
-        raise emblema.UnsupportedError(
-            f"attention_mask of sequence {index} has padding between tokens that are new; allowed: "
-            "before or behind them"
-        )
     wanted = row.offset + first + np.arange(own.size)
     if not np.array_equal(positions[own], wanted):
         at = int(np.flatnonzero(positions[own] != wanted)[0])
@@ -110,7 +101,7 @@ def share_of(index: int, row: Row, mask: Mask, positions: np.ndarray[Any, Any]) 
             f"{first + at}; allowed: {int(wanted[at])}, each one more than the one before "
             "(packed sequences share no cache)"
         )
-    return Share(column, int(own.size), first)
+    return Share(own, first)
 
 
 def masked_since(index: int, row: Row, mask: Mask) -> int:

@@ -16,7 +16,6 @@ from emblema.transformers import hooks, models, steps
 from emblema.transformers.batch import (
     Mask,
     Row,
-    Share,
     bool_mask,
     masked_since,
     positions_of,
@@ -125,8 +124,8 @@ class EmblemaCache(Cache):
         self._identity = (tenant, salt)
         if engine is not None and engine.geometry.fingerprint != geometry.fingerprint:
             raise emblema.InvalidError(
-                f"engine has the geometry of {engine.geometry.attention_in_words}; allowed: that of "
-                f"the model, {geometry.attention_in_words}, stored alike"
+                f"engine has the geometry of {engine.geometry.attention_in_words}; allowed: the "
+                f"model's, {geometry.attention_in_words}, stored alike"
             )
         self.engine = engine or models.engine_of(model, geometry, pool_bytes, 0)
         self._rows: list[Row] = []
@@ -298,13 +297,14 @@ class EmblemaCache(Cache):
         ]
         self._pending = []
         for index, (row, share) in enumerate(zip(self._rows, shares, strict=True)):
-            new = share.position + share.tokens - row.sequence.tokens
-            row.sequence.reserve(max(new, 0))
-            self._pending.append(_new_ids(ids, index, skipped, share, max(new, 0)))
+            new = max(share.position + share.columns.size - row.sequence.tokens, 0)
+            row.sequence.reserve(new)
+            own = skipped + share.columns[share.columns.size - new :]
+            self._pending.append(np.zeros(new, np.int64) if ids is None else ids[index, own])
         core = _core.Step(self.engine)
         core.begin(
             [
-                (row.sequence, share.column, share.tokens, share.position)
+                (row.sequence, share.columns.tolist(), share.position)
                 for row, share in zip(self._rows, shares, strict=True)
             ],
             columns,
@@ -451,14 +451,3 @@ class EmblemaCache(Cache):
     def reset(self) -> None:
         """The same, by the name that transformers uses."""
         self.release()
-
-
-def _new_ids(
-    ids: Any, index: int, skipped: int, share: Share, new: int
-) -> np.ndarray[Any, Any]:
-    """The tokens of a step that become rows: the last `new` of its share."""
-    if ids is None:
-        return np.zeros(new, dtype=np.int64)
-    end = skipped + share.column + share.tokens
-    own: np.ndarray[Any, Any] = ids[index, end - new : end]
-    return own

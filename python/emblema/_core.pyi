@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Sequence as _Sequence
 import fractions
 import os
-from typing import Annotated, Any
+from typing import Any
 
-import numpy
 import numpy.typing
-from numpy.typing import NDArray
 
 
 class EmblemaError(Exception):
@@ -1068,12 +1066,12 @@ class Step:
         rows: for each sequence of the batch (sequence, columns of its tokens, position of the first of them). Every token is committed or reserved. InvalidError else.
         """
 
-    def write(self, layer: int, keys: Annotated[NDArray, dict(device='cpu')], values: Annotated[NDArray, dict(device='cpu')]) -> None:
+    def write(self, layer: int, keys: Any, values: Any) -> None:
         """
         Stores new rows: keys [sequences][kv_heads][columns][key_dim], values alike; latents and rotary keys of a latent layer. float32, float16 or bfloat16, read in place; keys come rotated. Columns that are rows already, and padding, are left out.
         """
 
-    def attend(self, layer: int, query: Annotated[NDArray, dict(device='cpu')], out: Annotated[NDArray, dict(device='cpu')], *, scale: float, softcap: float = 0.0, window: int = 0, sinks: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None = None, key_up: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None = None, value_up: Annotated[NDArray[numpy.float32], dict(order='C', device='cpu', writable=False)] | None = None) -> None:
+    def attend(self, layer: int, query: Any, out: Any, *, scale: float, softcap: float = 0.0, window: int = 0, sinks: Any | None = None, key_up: Any | None = None, value_up: Any | None = None) -> None:
         """
         query [sequences][query_heads][columns][key_dim], rotated -> out [same][value_dim], written in place, 0 in padding. Latent layers: absorbed queries and results, or with key_up [heads][content][latent] and value_up [heads][value][latent] expanded ones.
         """

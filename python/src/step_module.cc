@@ -120,6 +120,7 @@ void bind_step(nb::module_& module) {
            "rows: for each sequence of the batch (sequence, columns of its tokens, position of the "
            "first of them). Every token is committed or reserved. InvalidError else.")
       .def("write", &StepHandle::write, nb::arg("layer"), nb::arg("keys"), nb::arg("values"),
+           nb::sig("def write(self, layer: int, keys: typing.Any, values: typing.Any) -> None"),
            "Stores new rows: keys [sequences][kv_heads][columns][key_dim], values alike; latents "
            "and rotary keys of a latent layer. float32, float16 or bfloat16, read in place; keys "
            "come rotated. Columns that are rows already, and padding, are left out.")
@@ -134,6 +135,10 @@ void bind_step(nb::module_& module) {
           nb::arg("layer"), nb::arg("query"), nb::arg("out"), nb::kw_only(), nb::arg("scale"),
           nb::arg("softcap") = 0.0, nb::arg("window") = 0, nb::arg("sinks") = nb::none(),
           nb::arg("key_up") = nb::none(), nb::arg("value_up") = nb::none(),
+          nb::sig("def attend(self, layer: int, query: typing.Any, out: typing.Any, *, "
+                  "scale: float, softcap: float = 0.0, window: int = 0, "
+                  "sinks: typing.Any | None = None, key_up: typing.Any | None = None, "
+                  "value_up: typing.Any | None = None) -> None"),
           "query [sequences][query_heads][columns][key_dim], rotated -> out [same][value_dim], "
           "written in place, 0 in padding. Latent layers: absorbed queries and results, or with "
           "key_up [heads][content][latent] and value_up [heads][value][latent] expanded ones.")

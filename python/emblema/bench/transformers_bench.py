@@ -40,7 +40,8 @@ def _say(text: str) -> None:
 
 def _mla_config(layers: int, heads: int) -> Any:
     """DeepSeek-V3's attention (its config.json): 128 heads, ranks 1536 and 512, widths 128 + 64."""
-    return DeepseekV3Config(
+    make: Any = DeepseekV3Config  # its keywords are the base class's, too
+    return make(
         vocab_size=_VOCABULARY,
         hidden_size=7168,
         intermediate_size=512,
@@ -61,7 +62,8 @@ def _mla_config(layers: int, heads: int) -> Any:
 
 def _gqa_config(layers: int) -> Any:
     """Llama-3-8B's attention (its config.json): 32 query heads, 8 of keys and values, width 128."""
-    return LlamaConfig(
+    make: Any = LlamaConfig
+    return make(
         vocab_size=_VOCABULARY,
         hidden_size=4096,
         intermediate_size=512,
@@ -113,7 +115,7 @@ class _Pair:
         """One token through the whole model, taken back afterwards."""
         cache = self.ours if ours else self.stock
         self.model.set_attn_implementation("emblema" if ours else "sdpa")
-        logits = self.model(self.next_token, cache=cache, use_cache=True).logits
+        logits: torch.Tensor = self.model(self.next_token, cache=cache, use_cache=True).logits
         cache.crop(-1)
         return logits
 
@@ -127,15 +129,16 @@ class _Pair:
         attend = _attention_function(implementation)
         if ours:
             self.ours.begin(self.model, self.next_token, None, None, None, None)
-        cache = self.ours if ours else self.stock
+        cache: Any = self.ours if ours else self.stock
         keys, values = cache.update(*new, 0)
         if hasattr(attention, "expand_kv"):
             keys, values = attention.expand_kv(keys, values)
+        result: torch.Tensor
         result, _ = attend(attention, query, keys, values, None, scaling=attention.scaling)
         if ours:
             self.ours.abandon()
         else:
-            self.stock.layers[0].crop(-1)
+            cache.layers[0].crop(-1)
         return result
 
     def _query(self, attention: Any) -> torch.Tensor:
@@ -177,15 +180,16 @@ def _pool_bytes(model: Any, tokens: int) -> int:
 def _expanded_bytes_per_token(config: Any) -> int:
     """Keys and values of all heads without positions, as MHA of the same value width would hold
     them (what the ratio 56.89 of DeepSeek-V3 is to), or those of a GQA model; bf16."""
-    if hasattr(config, "kv_lora_rank"):
-        return 2 * 2 * config.num_attention_heads * config.v_head_dim * config.num_hidden_layers
-    return 2 * 2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers
+    heads: int = config.num_key_value_heads
+    width: int = getattr(config, "v_head_dim", None) or config.head_dim
+    layers: int = config.num_hidden_layers
+    return 2 * 2 * heads * width * layers
 
 
 def payload_ratio(heads: int) -> float:
     """Bytes of expanded keys and values to those of the latent rows, in the MLA geometry."""
     config = _mla_config(1, heads)
-    row = 2 * (config.kv_lora_rank + config.qk_rope_head_dim)
+    row: int = 2 * (config.kv_lora_rank + config.qk_rope_head_dim)
     return _expanded_bytes_per_token(config) / row
 
 

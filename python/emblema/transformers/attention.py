@@ -62,10 +62,11 @@ def emblema_attention(
     """
     step = getattr(key, "emblema_step", None)
     if step is None:
-        return _without_cache(
+        without: tuple[torch.Tensor, torch.Tensor | None] = _without_cache(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout,
             sliding_window=sliding_window, softcap=softcap, s_aux=s_aux, **kwargs,
         )
+        return without
     _check_arguments(module, dropout, kwargs)
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     out = step.attend(
@@ -110,7 +111,8 @@ def emblema_mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:
     sees; else the one that the fallback needs. UnsupportedError: a mask that is not causal."""
     if steps.current() is None:
         kind = "eager" if _needs_eager(kwargs["config"]) else "sdpa"
-        return ALL_MASK_ATTENTION_FUNCTIONS[kind](*args, **kwargs)
+        mask: torch.Tensor | None = ALL_MASK_ATTENTION_FUNCTIONS[kind](*args, **kwargs)
+        return mask
     if kwargs.get("use_vmap") or _sees_ahead(kwargs.get("mask_function")):
         raise emblema.UnsupportedError(
             f"{kwargs['config'].model_type}: the model adds to its causal mask (tokens of an image "

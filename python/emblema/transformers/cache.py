@@ -1,6 +1,7 @@
 """EmblemaCache: a transformers cache whose rows lie in the blocks of an engine."""
 
 import weakref
+from collections.abc import Callable
 from collections.abc import Sequence as Sequences
 from typing import Any
 
@@ -28,7 +29,7 @@ from emblema.transformers.starting import Identity, Starter
 _DRAFT_TOKENS = 64
 
 
-class _Layer(CacheLayerMixin):
+class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """What transformers asks of one layer. The rows are the cache's; it is not kept alive here."""
 
     is_compileable = False
@@ -36,7 +37,7 @@ class _Layer(CacheLayerMixin):
     supports_early_init = False
 
     def __init__(self, cache: "EmblemaCache", index: int, window: int | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._cache = weakref.ref(cache)
         self._index = index
         self.is_sliding = window is not None
@@ -97,7 +98,7 @@ class EmblemaCache(Cache):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: models.Model,
         *,
         pool_bytes: int | str | None = None,
         kv_dtype: str | None = None,
@@ -113,9 +114,9 @@ class EmblemaCache(Cache):
             if is_latent(module):
                 bypass_expansion(model, module)
         hooks.install(model)
-        self._model = weakref.ref(model)
+        self._model: Callable[[], models.Model] = weakref.ref(model)
         self._geometry = geometry
-        self._up = {m.layer_idx: UpProjections(m) for m in modules if is_latent(m)}
+        self._up = {i: UpProjections(m) for i, m in enumerate(modules) if is_latent(m)}
         self._value_widths = [layer.value_dim for layer in geometry.layers]
         self._windows = any(layer.window_tokens for layer in geometry.layers)
         self._pool_bytes = pool_bytes

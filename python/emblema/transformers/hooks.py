@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import emblema
-from emblema.transformers.models import refuse
+from emblema.transformers.models import Model, refuse
 
 _CACHE_NAMES = ("cache", "past_key_values")
 # Arguments with one entry for each token, which are cut where tokens are skipped.
@@ -19,7 +19,7 @@ _PER_TOKEN = ("input_ids", "position_ids", "token_type_ids", "mm_token_type_ids"
 _IMAGES = ("pixel_values", "pixel_values_videos", "input_features", "mm_encoder_outputs")
 
 
-def install(model: nn.Module) -> None:
+def install(model: Model) -> None:
     """Adds the hooks to the model and to the model inside its head; once."""
     for module in {id(m): m for m in (model, model.base_model)}.values():
         if getattr(module, "_emblema_hooks", False):

@@ -8,6 +8,10 @@ from torch import nn
 
 import emblema
 
+# A causal language model of transformers. Its attributes (config, dtype, device, the parts of a
+# layer) are declared by no class that they have in common.
+Model = Any
+
 # Model types whose logits the tests compare with stock transformers'. What their attention does is
 # known: which arguments it passes, that keys arrive rotated, that nothing else looks at the cache.
 TESTED_MODEL_TYPES = frozenset(
@@ -35,22 +39,22 @@ _KV_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp1
 _POOL_SHARE = 4  # a pool is a quarter of the machine's memory where the user says nothing
 
 
-def text_config(model: nn.Module) -> Any:
+def text_config(model: Model) -> Any:
     """The config of the language part."""
     return model.config.get_text_config(decoder=True)
 
 
-def name_of(model: nn.Module) -> str:
+def name_of(model: Model) -> str:
     """How messages call a model: its class and model type."""
     return f"{type(model).__name__} ({text_config(model).model_type})"
 
 
-def refuse(model: nn.Module, missing: str) -> emblema.UnsupportedError:
+def refuse(model: Model, missing: str) -> emblema.UnsupportedError:
     """The error for a model or a call that the cache does not serve; to be raised."""
     return emblema.UnsupportedError(f"{name_of(model)}: {missing}")
 
 
-def attention_modules(model: nn.Module, layers: int) -> list[nn.Module]:
+def attention_modules(model: Model, layers: int) -> list[nn.Module]:
     """The attention of each layer, in order. UnsupportedError where that is not one a layer."""
     found: dict[int, nn.Module] = {}
     for module in model.modules():
@@ -64,7 +68,7 @@ def attention_modules(model: nn.Module, layers: int) -> list[nn.Module]:
     return [found[index] for index in range(layers)]
 
 
-def check_model(model: nn.Module, untested: bool) -> None:
+def check_model(model: Model, untested: bool) -> None:
     """UnsupportedError, naming the model and what is missing, unless the cache can serve it."""
     config = text_config(model)
     if getattr(model.config, "is_encoder_decoder", False):
@@ -88,7 +92,7 @@ def check_model(model: nn.Module, untested: bool) -> None:
         raise refuse(model, f"its dtype is {model.dtype}; allowed: float32, bfloat16, float16")
 
 
-def geometry_of(model: nn.Module, kv_dtype: str | None) -> emblema.Geometry:
+def geometry_of(model: Model, kv_dtype: str | None) -> emblema.Geometry:
     """The geometry of the model's cache; kv_dtype None: stored as the model computes."""
     config = text_config(model)
     facts = emblema.ModelConfig.from_json(config.to_json_string(use_diff=False), config.model_type)
@@ -111,7 +115,7 @@ class _Engines:
         self.by_options: dict[tuple[Any, ...], emblema.Engine] = {}
 
 
-_engines: "weakref.WeakKeyDictionary[nn.Module, _Engines]" = weakref.WeakKeyDictionary()
+_engines: "weakref.WeakKeyDictionary[Model, _Engines]" = weakref.WeakKeyDictionary()
 
 
 def _memory_bytes() -> int:
@@ -121,7 +125,7 @@ def _memory_bytes() -> int:
 
 
 def engine_of(
-    model: nn.Module,
+    model: Model,
     geometry: emblema.Geometry,
     pool_bytes: int | str | None,
     draft_tokens_max: int,
@@ -144,14 +148,14 @@ def engine_of(
     return shared[options]
 
 
-def weights_state(model: nn.Module) -> str:
+def weights_state(model: Model) -> str:
     """A text that changes when a weight is written, replaced or adapted: what was computed with
     other weights is then not found. Read at the start of sequences, not at each step."""
     written = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
     return f"{hash((*written, *_active_adapters(model))):x}"
 
 
-def _active_adapters(model: Any) -> list[str]:
+def _active_adapters(model: Model) -> list[str]:
     """Adapters that were loaded into the model and are in use."""
     if not getattr(model, "_hf_peft_config_loaded", False):
         return []

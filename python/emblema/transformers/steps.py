@@ -78,7 +78,10 @@ class RunningStep:
             result = self._attend_latents(layer, asked, how)
         else:
             result = self._attend_into(layer, asked, self._value_widths[layer], how)
-        return _NoBackward.apply(result, query) if query.requires_grad else result
+        if not query.requires_grad:
+            return result
+        guarded: torch.Tensor = _NoBackward.apply(result, query)  # type: ignore[no-untyped-call]
+        return guarded
 
     def _attend_into(
         self, layer: int, query: torch.Tensor, width: int, how: dict[str, Any]

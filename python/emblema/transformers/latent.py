@@ -8,6 +8,7 @@
 
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ class UpProjections:
     """
 
     def __init__(self, module: Any) -> None:
-        self._module = weakref.ref(module)
+        self._module: Callable[[], Any] = weakref.ref(module)
         self._made_from: tuple[int, int] | None = None
         self.content_dim: int = module.qk_nope_head_dim
         self.value_dim: int = module.v_head_dim
@@ -78,7 +79,7 @@ def _pass_latents(self: Any, latent: torch.Tensor, rope: torch.Tensor) -> Any:
 
 def bypass_expansion(model: nn.Module, module: Any) -> None:
     """Lets latents from an Emblema cache reach the attention function unexpanded."""
-    projection = getattr(module, "kv_b_proj", None)
+    projection: Any = getattr(module, "kv_b_proj", None)
     if type(projection) is not nn.Linear or projection.bias is not None:
         raise refuse(
             model,

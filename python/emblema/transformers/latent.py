@@ -79,7 +79,7 @@ def _pass_latents(self: Any, latent: torch.Tensor, rope: torch.Tensor) -> Any:
 
 def bypass_expansion(model: Model, module: Any) -> None:
     """Lets latents from an Emblema cache reach the attention function unexpanded."""
-    projection = getattr(module, "kv_b_proj", None)
+    projection: Any = getattr(module, "kv_b_proj", None)
     if type(projection) is not nn.Linear or projection.bias is not None:
         raise refuse(
             model,

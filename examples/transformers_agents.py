@@ -417,6 +417,8 @@ def prepare(options: argparse.Namespace) -> tuple[Any, Task]:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     transformers.utils.logging.set_verbosity_error()
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(options.threads)
     try:
         model, task = prepare(options)

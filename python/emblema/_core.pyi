@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 class EmblemaError(Exception):
     """
-    What every error of the engine is. The message is one line: what, which field, the value, what is allowed.
+    What every error of the engine is. The message is one line: what, which field,
+    the value, what is allowed.
     """
 
 class NotFoundError(EmblemaError, LookupError):
@@ -103,7 +104,9 @@ class ModelConfig:
         """
         Reads a preset ("deepseek-v3"), a config.json, or the folder that holds one.
 
-        NotFoundError: no such preset or file, with the nearest names. InvalidError: names the field, its value and what is allowed. UnsupportedError: an attention that is not known here.
+        NotFoundError: no such preset or file, with the nearest names. InvalidError:
+        names the field, its value and what is allowed. UnsupportedError: an attention
+        that is not known here.
         """
 
     @staticmethod
@@ -237,7 +240,7 @@ class LayerGeometry:
 
     @property
     def kind(self) -> str:
-        """"mha", "gqa", "mqa", "mla", "swa" ..."""
+        """"mha", "gqa", "mqa", "mla", "mla+dsa", "cross" ..."""
 
     @property
     def window_tokens(self) -> int:
@@ -302,9 +305,12 @@ class Geometry:
 
     def __init__(self, model: str | os.PathLike[str] | dict[str, Any] | ModelConfig, *, kv_dtype: str = 'bf16', indexer_dtype: str | None = None, state_dtype: str | None = None, block_tokens: int = 0, layers: int = 0, first_layer: int = 0, tensor_parallel: int = 1, tensor_rank: int = 0, speculative_mtp: bool = False, encoder_tokens: int = 0) -> None:
         """
-        kv_dtype: "bf16", "fp16", "fp32", "fp8", "fp8_ds_mla" ... block_tokens 0: derived, else a multiple of the derived number. layers 0: all, else so many from first_layer on. tensor_parallel: ranks that share the heads.
+        kv_dtype: "bf16", "fp16", "fp32", "fp8", "fp8_ds_mla" ... block_tokens
+        0: derived, else a multiple of the derived number. layers 0: all, else so many
+        from first_layer on. tensor_parallel: ranks that share the heads.
 
-        InvalidError: names the option, its value and what is allowed. UnsupportedError: a type that has no meaning for this attention.
+        InvalidError: names the option, its value and what is allowed. UnsupportedError:
+        a type that has no meaning for this attention.
         """
 
     @property
@@ -707,9 +713,11 @@ class Rows:
 
     They end when the sequence changes (reserve, commit, cancel, truncate, fork,
     attach, release): everything here is InvalidError then, and arrays that rows[i]
-    gave are read-only, so that writing raises ValueError. Slices made of such an
-    array, and DLPack tensors, cannot be taken back: let go of them before the
-    sequence changes.
+    gave are read-only, so that writing raises ValueError. What was made of such an
+    array before (a slice, a tensor), and DLPack tensors, cannot be taken back: let go
+    of them before the sequence changes. An array keeps its memory and, until
+    release(), its blocks; in blocks that were given back it shows whatever comes
+    there next.
     """
 
     def __len__(self) -> int: ...
@@ -970,9 +978,15 @@ class Engine:
 
     def __init__(self, model: str | os.PathLike[str] | dict[str, Any] | ModelConfig | Geometry, pool_bytes: int | str, *, kv_dtype: str | None = None, threads: int = 1, isa: str | None = None, step_tokens: int = 2048, sequence_tokens: int = 0, max_sequences: int = 16, steps_max: int = 1, draft_tokens_max: int = 0, weights_id: bytes = b'', share_content: bool = True, share_content_across_tenants: bool = False, seal: str = 'inline', snapshots: str = 'boundaries', snapshot_period_tokens: int = 0, snapshot_bytes: int | str | None = None, tenant_quota_bytes: int | str = 0, tenant_quotas: dict[str, int | str] | None = None, why_across_tenants: bool = True, metadata_only: bool = False) -> None:
         """
-        pool_bytes: memory that attention reads, a number or "4GiB". kv_dtype None: bf16, or as the Geometry says. threads: that one attention call may use, the caller's included. isa: "scalar", "avx2", "avx512", "amx"; None: the widest of this machine. step_tokens: largest reserve(). weights_id: 32 bytes, a digest of the weights. The others are those of the C++ EngineOptions.
+        pool_bytes: memory that attention reads, a number or "4GiB". kv_dtype None:
+        bf16, or as the Geometry says. threads: that one attention call may use, the
+        caller's included. isa: "scalar", "avx2", "avx512", "amx"; None: the
+        widest of this machine. step_tokens: largest reserve(). weights_id: 32 bytes, a
+        digest of the weights. The others are those of the C++ EngineOptions.
 
-        InvalidError: names the option, its value and what is allowed. OutOfBlocksError: the pool is too small, with the bytes needed. IoError: memory was refused. UnsupportedError: a model that can be planned, but not run.
+        InvalidError: names the option, its value and what is allowed. OutOfBlocksError:
+        the pool is too small, with the bytes needed. IoError: memory was refused.
+        UnsupportedError: a model that can be planned, but not run.
         """
 
     def start(self, tokens: Iterable[int], *, tenant: str = '', salt: str = '', adapter: bytes = b'', extra: Iterable[tuple[int, bytes]] = (), recompute_last_block: bool = False) -> Sequence:
@@ -1069,13 +1083,25 @@ class Step:
 
 def decode_attention(sequences: Sequence | Iterable[Sequence], layer: int, q: Any, *, first: int | Iterable[int] | None = None, queries: int | Iterable[int] | None = None, sinks: Any = None, scale: float | None = None, key_scale: float = 1.0, value_scale: float = 1.0, out: Any = None, lse: Any = None) -> tuple[Any, Any]:
     """
-    Attention of a few queries over the committed and reserved rows of one sequence, or of each of a batch, straight from the blocks.
+    Attention of a few queries over the committed and reserved rows of one sequence,
+    or of each of a batch, straight from the blocks.
 
-    q: float32 (tokens, query_heads, key_dim) in C order, of numpy or torch on the CPU, rotated at its positions; the queries of the sequences one after the other. queries: how many belong to each; None: as many to each. first: position of each sequence's first query; None: they are its last positions. A query sees positions up to its own, as the layer's window or chunk allows. sinks: float32 (query_heads,) logits that join the softmax. scale: None is the layer's. key_scale, value_scale: of fp8 rows, as they were written.
+    q: float32 (tokens, query_heads, key_dim) in C order, of numpy or torch on the
+    CPU, rotated at its positions; the queries of the sequences one after the other.
+    queries: how many belong to each; None: as many to each. first: position of each
+    sequence's first query; None: they are its last positions. A query sees
+    positions up to its own, as the layer's window or chunk allows. sinks: float32
+    (query_heads,) logits that join the softmax. scale: None is the layer's.
+    key_scale, value_scale: of fp8 rows, as they were written.
 
-    Gives (out, lse): float32 (tokens, query_heads, value_dim), of latents the latent's width, and (tokens, query_heads), natural logarithms of the sums of exponentials without the sink. Both are written to `out` and `lse` where given, else new and of the kind of q. Nothing is copied. Any thread, without the GIL; calls on one sequence take turns.
+    Gives (out, lse): float32 (tokens, query_heads, value_dim), of latents the
+    latent's width, and (tokens, query_heads), natural logarithms of the sums of
+    exponentials without the sink. Both are written to `out` and `lse` where given,
+    else new and of the kind of q. Nothing is copied. Any thread, without the GIL;
+    calls on one sequence take turns.
 
-    InvalidError: names the argument, what it is and what is allowed. UnsupportedError: rows that no kernel here reads.
+    InvalidError: names the argument, what it is and what is allowed.
+    UnsupportedError: rows that no kernel here reads.
     """
 
 def prefill_attention(sequences: Sequence | Iterable[Sequence], layer: int, q: Any, *, first: int | Iterable[int] | None = None, queries: int | Iterable[int] | None = None, sinks: Any = None, scale: float | None = None, key_scale: float = 1.0, value_scale: float = 1.0, out: Any = None, lse: Any = None, key_up: Any = None, value_up: Any = None) -> tuple[Any, Any]:

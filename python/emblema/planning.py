@@ -11,10 +11,10 @@ import json as _json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, overload
 
 from emblema._core import EmblemaError, InvalidError, ModelConfig, run_command
 
@@ -112,15 +112,45 @@ class Plan:
             return _plan_command(sources + self._options + more)
 
 
+Lengths = int | str | Sequence[int | str]
+"""Tokens: ``8192``, ``"8k"``, or several."""
+
+
+@overload
 def plan(
-    *models: Model,
-    at: int | str | list[int | str] | None = None,
+    model: Model,
+    /,
+    *,
+    at: Lengths | None = None,
     context: int | str | None = None,
     gpu: str | None = None,
     gpus: int | None = None,
     tp: int | None = None,
     **options: Any,
-) -> Any:
+) -> Plan: ...
+
+
+@overload
+def plan(
+    *models: Model,
+    at: Lengths | None = None,
+    context: int | str | None = None,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    tp: int | None = None,
+    **options: Any,
+) -> list[Plan]: ...
+
+
+def plan(
+    *models: Model,
+    at: Lengths | None = None,
+    context: int | str | None = None,
+    gpu: str | None = None,
+    gpus: int | None = None,
+    tp: int | None = None,
+    **options: Any,
+) -> Plan | list[Plan]:
     """What a model's cache takes and how much of it fits: a Plan; of several models a list.
 
     Options are those of ``emblema plan`` with ``_`` for ``-``: ``pool="40GiB"``,

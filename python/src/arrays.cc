@@ -67,6 +67,16 @@ void check_floats(std::string_view field, const Array& array, const Shape& wante
                             nb::cast<std::string>(given.type().attr("__name__")), allowed));
 }
 
+// What is computed here has no gradient: one that is asked for would be lost without a word.
+void check_no_gradient(std::string_view field, nb::handle given) {
+  if (!nb::hasattr(given, "requires_grad")) return;
+  if (!nb::cast<bool>(given.attr("requires_grad"))) return;
+  raise_invalid(
+      fmt::format("{} is a tensor that requires a gradient; allowed: one that does not, such as "
+                  "detach() gives",
+                  field));
+}
+
 nb::object new_floats(nb::handle like, const Shape& shape) {
   nb::list lengths;
   for (const std::int64_t length : shape) lengths.append(length);
@@ -113,9 +123,9 @@ std::string name_of(nb::dlpack::dtype type) {
 
 AnyArray array_of(std::string_view field, nb::handle given) {
   AnyArray array;
+  check_no_gradient(field, given);
   if (!given.is_none() && nb::try_cast(given, array)) return array;
-  refuse(field, given,
-         "an array in CPU memory (of numpy, or a torch tensor that needs no gradient)");
+  refuse(field, given, "an array in CPU memory, of numpy or torch");
 }
 
 Floats floats_of(std::string_view field, nb::handle given, const Shape& wanted) {
@@ -127,10 +137,10 @@ Floats floats_of(std::string_view field, nb::handle given, const Shape& wanted) 
 
 Results results_of(std::string_view field, nb::handle given, nb::handle like, const Shape& wanted) {
   Results results;
+  check_no_gradient(field, given);
   results.object = given.is_none() ? new_floats(like, wanted) : nb::borrow(given);
   if (!nb::try_cast(results.object, results.array)) {
-    refuse(field, results.object,
-           "a writable array in CPU memory (of numpy, or a torch tensor that needs no gradient)");
+    refuse(field, results.object, "a writable array in CPU memory, of numpy or torch");
   }
   check_floats(field, results.array, wanted);
   results.values = {static_cast<float*>(results.array.data()), results.array.size()};

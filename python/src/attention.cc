@@ -260,26 +260,26 @@ nb::tuple prefill(nb::handle sequences, const Count& layer, nb::handle q, const 
 }  // namespace
 
 void bind_attention(nb::module_& module) {
-  module.def(
-      "decode_attention", &decode, nb::arg("sequences"), nb::arg("layer"), nb::arg("q"),
-      nb::arg("keywords"),
-      nb::sig("def decode_attention" EMBLEMA_ATTENTION_SIGNATURE
-              ") -> tuple[typing.Any, typing.Any]"),
-      "Attention of a few queries over the committed and reserved rows of one sequence, or of "
-      "each of a batch, straight from the blocks.\n\n"
-      "q: float32 (tokens, query_heads, key_dim) in C order, of numpy or torch on the CPU, "
-      "rotated at its positions; the queries of the sequences one after the other. queries: how "
-      "many belong to each; None: as many to each. first: position of each sequence's first "
-      "query; None: they are its last positions. A query sees positions up to its own, as the "
-      "layer's window or chunk allows. sinks: float32 (query_heads,) logits that join the "
-      "softmax. scale: None is the layer's. key_scale, value_scale: of fp8 rows, as they were "
-      "written.\n\n"
-      "Gives (out, lse): float32 (tokens, query_heads, value_dim), of latents the latent's "
-      "width, and (tokens, query_heads), natural logarithms of the sums of exponentials without "
-      "the sink. Both are written to `out` and `lse` where given, else new and of the kind of q. "
-      "Nothing is copied. Any thread, without the GIL; calls on one sequence take turns.\n\n"
-      "InvalidError: names the argument, what it is and what is allowed. UnsupportedError: rows "
-      "that no kernel here reads.");
+  module.def("decode_attention", &decode, nb::arg("sequences"), nb::arg("layer"), nb::arg("q"),
+             nb::arg("keywords"),
+             nb::sig("def decode_attention" EMBLEMA_ATTENTION_SIGNATURE
+                     ") -> tuple[typing.Any, typing.Any]"),
+             "Attention of a few queries over the committed and reserved rows of one sequence,\n"
+             "or of each of a batch, straight from the blocks.\n\n"
+             "q: float32 (tokens, query_heads, key_dim) in C order, of numpy or torch on the\n"
+             "CPU, rotated at its positions; the queries of the sequences one after the other.\n"
+             "queries: how many belong to each; None: as many to each. first: position of each\n"
+             "sequence's first query; None: they are its last positions. A query sees\n"
+             "positions up to its own, as the layer's window or chunk allows. sinks: float32\n"
+             "(query_heads,) logits that join the softmax. scale: None is the layer's.\n"
+             "key_scale, value_scale: of fp8 rows, as they were written.\n\n"
+             "Gives (out, lse): float32 (tokens, query_heads, value_dim), of latents the\n"
+             "latent's width, and (tokens, query_heads), natural logarithms of the sums of\n"
+             "exponentials without the sink. Both are written to `out` and `lse` where given,\n"
+             "else new and of the kind of q. Nothing is copied. Any thread, without the GIL;\n"
+             "calls on one sequence take turns.\n\n"
+             "InvalidError: names the argument, what it is and what is allowed.\n"
+             "UnsupportedError: rows that no kernel here reads.");
   module.def("prefill_attention", &prefill, nb::arg("sequences"), nb::arg("layer"), nb::arg("q"),
              nb::arg("keywords"),
              nb::sig("def prefill_attention" EMBLEMA_ATTENTION_SIGNATURE

@@ -279,13 +279,14 @@ void bind_engine(nb::module_& module) {
               "snapshot_bytes: int | str | None = None, tenant_quota_bytes: int | str = 0, "
               "tenant_quotas: dict[str, int | str] | None = None, "
               "why_across_tenants: bool = True, metadata_only: bool = False) -> None"),
-      "pool_bytes: memory that attention reads, a number or \"4GiB\". kv_dtype None: bf16, or as "
-      "the Geometry says. threads: that one attention call may use, the caller's included. isa: "
-      "\"scalar\", \"avx2\", \"avx512\", \"amx\"; None: the widest of this machine. step_tokens: "
-      "largest reserve(). weights_id: 32 bytes, a digest of the weights. The others are those of "
-      "the C++ EngineOptions.\n\nInvalidError: names the option, its value and what is allowed. "
-      "OutOfBlocksError: the pool is too small, with the bytes needed. IoError: memory was "
-      "refused. UnsupportedError: a model that can be planned, but not run.");
+      "pool_bytes: memory that attention reads, a number or \"4GiB\". kv_dtype None:\n"
+      "bf16, or as the Geometry says. threads: that one attention call may use, the\n"
+      "caller's included. isa: \"scalar\", \"avx2\", \"avx512\", \"amx\"; None: the\n"
+      "widest of this machine. step_tokens: largest reserve(). weights_id: 32 bytes, a\n"
+      "digest of the weights. The others are those of the C++ EngineOptions.\n\n"
+      "InvalidError: names the option, its value and what is allowed. OutOfBlocksError:\n"
+      "the pool is too small, with the bytes needed. IoError: memory was refused.\n"
+      "UnsupportedError: a model that can be planned, but not run.");
   bind_requests(type);
   bind_memory(type);
   bind_seeing(type);

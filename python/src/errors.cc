@@ -28,10 +28,11 @@ PyObject* add_type(nb::module_& module, const char* name, const char* doc, nb::h
 }  // namespace
 
 void bind_errors(nb::module_& module) {
-  PyObject* base = add_type(module, "EmblemaError",
-                            "What every error of the engine is. The message is one line: what, "
-                            "which field, the value, what is allowed.",
-                            nb::handle(PyExc_Exception));
+  PyObject* base =
+      add_type(module, "EmblemaError",
+               "What every error of the engine is. The message is one line: what, which field,\n"
+               "the value, what is allowed.",
+               nb::handle(PyExc_Exception));
   const std::array<ErrorType, 6> all = {{
       {ErrorCode::NotFound, "NotFoundError", "It is not there; nothing was changed.",
        PyExc_LookupError},

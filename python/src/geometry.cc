@@ -68,7 +68,8 @@ void bind_layer(nb::module_& module) {
   nb::class_<LayerGeometry>(module, "LayerGeometry", "How one layer attends, and over which rows.")
       .def_ro("index", &LayerGeometry::index, "In Geometry.layers.")
       .def_ro("model_layer", &LayerGeometry::model_layer, "In the model.")
-      .def_ro("kind", &LayerGeometry::kind, "\"mha\", \"gqa\", \"mqa\", \"mla\", \"swa\" ...")
+      .def_ro("kind", &LayerGeometry::kind,
+              "\"mha\", \"gqa\", \"mqa\", \"mla\", \"mla+dsa\", \"cross\" ...")
       .def_ro("window_tokens", &LayerGeometry::window_tokens, "0: sees everything before it.")
       .def_ro("chunk_tokens", &LayerGeometry::chunk_tokens, "0: no chunks.")
       .def_ro("shares_with", &LayerGeometry::shares_with,
@@ -116,11 +117,11 @@ void bind_geometry(nb::module_& module) {
                   "state_dtype: str | None = None, block_tokens: int = 0, layers: int = 0, "
                   "first_layer: int = 0, tensor_parallel: int = 1, tensor_rank: int = 0, "
                   "speculative_mtp: bool = False, encoder_tokens: int = 0) -> None"),
-          "kv_dtype: \"bf16\", \"fp16\", \"fp32\", \"fp8\", \"fp8_ds_mla\" ... block_tokens 0: "
-          "derived, else a multiple of the derived number. layers 0: all, else so many from "
-          "first_layer on. tensor_parallel: ranks that share the heads.\n\n"
-          "InvalidError: names the option, its value and what is allowed. UnsupportedError: a "
-          "type that has no meaning for this attention.")
+          "kv_dtype: \"bf16\", \"fp16\", \"fp32\", \"fp8\", \"fp8_ds_mla\" ... block_tokens\n"
+          "0: derived, else a multiple of the derived number. layers 0: all, else so many\n"
+          "from first_layer on. tensor_parallel: ranks that share the heads.\n\n"
+          "InvalidError: names the option, its value and what is allowed. UnsupportedError:\n"
+          "a type that has no meaning for this attention.")
       .def_prop_ro(
           "name", [](const ModelGeometry& geometry) { return geometry.model().name; },
           "The model's.")

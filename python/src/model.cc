@@ -124,9 +124,9 @@ void bind_model(nb::module_& module) {
           "load", [](nb::handle source) { return model_of(source); }, nb::arg("source"),
           nb::sig("def load(source: str | os.PathLike[str]) -> ModelConfig"),
           "Reads a preset (\"deepseek-v3\"), a config.json, or the folder that holds one.\n\n"
-          "NotFoundError: no such preset or file, with the nearest names. InvalidError: names the "
-          "field, its value and what is allowed. UnsupportedError: an attention that is not known "
-          "here.")
+          "NotFoundError: no such preset or file, with the nearest names. InvalidError:\n"
+          "names the field, its value and what is allowed. UnsupportedError: an attention\n"
+          "that is not known here.")
       .def_static(
           "from_json", &from_json, nb::arg("json"), nb::arg("name") = "config",
           nb::sig("def from_json(json: str | dict[str, typing.Any], name: str = 'config') "

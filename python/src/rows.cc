@@ -263,9 +263,11 @@ void bind_rows_class(nb::module_& module) {
       "blocks themselves. len() is their number.\n\n"
       "They end when the sequence changes (reserve, commit, cancel, truncate, fork,\n"
       "attach, release): everything here is InvalidError then, and arrays that rows[i]\n"
-      "gave are read-only, so that writing raises ValueError. Slices made of such an\n"
-      "array, and DLPack tensors, cannot be taken back: let go of them before the\n"
-      "sequence changes.")
+      "gave are read-only, so that writing raises ValueError. What was made of such an\n"
+      "array before (a slice, a tensor), and DLPack tensors, cannot be taken back: let go\n"
+      "of them before the sequence changes. An array keeps its memory and, until\n"
+      "release(), its blocks; in blocks that were given back it shows whatever comes\n"
+      "there next.")
       .def("__len__", [](const Rows& rows) { return rows.chunks.size(); })
       .def("__getitem__", &view_at, nb::arg("index"),
            nb::sig("def __getitem__(self, index: int) -> numpy.typing.NDArray[typing.Any]"),

@@ -30,6 +30,7 @@ _SLACK_TOKENS = 256  # tokens decoded while timing
 # Stock transformers forms all scores of an MLA prompt at once: 128 heads x 4,096 x 4,096 fp32 are
 # 8 GiB, several times over. In chunks it stays within memory.
 _STOCK_CHUNK = 512
+_POSITIONS = 32_768
 
 
 def _say(text: str) -> None:
@@ -37,9 +38,9 @@ def _say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def _mla_model(layers: int, heads: int) -> Any:
+def _mla_config(layers: int, heads: int) -> Any:
     """DeepSeek-V3's attention (its config.json): 128 heads, ranks 1536 and 512, widths 128 + 64."""
-    config = DeepseekV3Config(
+    return DeepseekV3Config(
         vocab_size=_VOCABULARY,
         hidden_size=7168,
         intermediate_size=512,
@@ -52,16 +53,15 @@ def _mla_model(layers: int, heads: int) -> Any:
         qk_rope_head_dim=64,
         v_head_dim=128,
         first_k_dense_replace=layers,
-        max_position_embeddings=32_768,
+        max_position_embeddings=_POSITIONS,
         attn_implementation="emblema",
         dtype=torch.bfloat16,
     )
-    return _made(DeepseekV3ForCausalLM, config)
 
 
-def _gqa_model(layers: int) -> Any:
+def _gqa_config(layers: int) -> Any:
     """Llama-3-8B's attention (its config.json): 32 query heads, 8 of keys and values, width 128."""
-    config = LlamaConfig(
+    return LlamaConfig(
         vocab_size=_VOCABULARY,
         hidden_size=4096,
         intermediate_size=512,
@@ -69,11 +69,10 @@ def _gqa_model(layers: int) -> Any:
         num_attention_heads=32,
         num_key_value_heads=8,
         head_dim=128,
-        max_position_embeddings=32_768,
+        max_position_embeddings=_POSITIONS,
         attn_implementation="emblema",
         dtype=torch.bfloat16,
     )
-    return _made(LlamaForCausalLM, config)
 
 
 def _made(kind: Any, config: Any) -> Any:
@@ -175,14 +174,19 @@ def _pool_bytes(model: Any, tokens: int) -> int:
     return int(per_token * (tokens + _SLACK_TOKENS) * 2)
 
 
-def _expanded_bytes_per_token(model: Any) -> int:
-    """Keys and values of all heads, as a cache of expanded K/V holds them, in bf16."""
-    config = model.config
-    width = getattr(config, "qk_nope_head_dim", None)
-    if width is None:
-        return 2 * 2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers
-    heads = config.num_attention_heads * config.num_hidden_layers
-    return 2 * heads * (config.qk_nope_head_dim + config.v_head_dim)
+def _expanded_bytes_per_token(config: Any) -> int:
+    """Keys and values of all heads without positions, as MHA of the same value width would hold
+    them (what the ratio 56.89 of DeepSeek-V3 is to), or those of a GQA model; bf16."""
+    if hasattr(config, "kv_lora_rank"):
+        return 2 * 2 * config.num_attention_heads * config.v_head_dim * config.num_hidden_layers
+    return 2 * 2 * config.num_key_value_heads * config.head_dim * config.num_hidden_layers
+
+
+def payload_ratio(heads: int) -> float:
+    """Bytes of expanded keys and values to those of the latent rows, in the MLA geometry."""
+    config = _mla_config(1, heads)
+    row = 2 * (config.kv_lora_rank + config.qk_rope_head_dim)
+    return _expanded_bytes_per_token(config) / row
 
 
 def _projection_bytes(model: Any) -> int:
@@ -253,7 +257,7 @@ def _first_token_case(name: str, model: Any, tokens: int, rounds: int) -> dict[s
 
 def _payload_case(name: str, model: Any) -> dict[str, Any]:
     ours = _geometry(model).growing_bytes_per_token
-    expanded = _expanded_bytes_per_token(model)
+    expanded = _expanded_bytes_per_token(model.config)
     return {
         "name": f"{name} payload",
         "bytes_per_token": int(ours),
@@ -265,13 +269,19 @@ def _payload_case(name: str, model: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """All cases; seconds are medians of interleaved rounds."""
+    """All cases; seconds are medians of interleaved rounds. InvalidError: lengths past the models'
+    positions."""
+    longest = _POSITIONS - 3 * _SLACK_TOKENS
+    for name, tokens in (*(("lengths", n) for n in options.lengths),
+                         ("first-token", options.first_token)):
+        if tokens > longest:
+            raise emblema.InvalidError(f"{name} is {tokens}; allowed: 1 to {longest}")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     results: list[dict[str, Any]] = []
     makers: dict[str, Callable[[], Any]] = {
-        "MLA": lambda: _mla_model(options.layers, options.heads),
-        "GQA": lambda: _gqa_model(options.layers),
+        "MLA": lambda: _made(DeepseekV3ForCausalLM, _mla_config(options.layers, options.heads)),
+        "GQA": lambda: _made(LlamaForCausalLM, _gqa_config(options.layers)),
     }
     for name, make in makers.items():
         model = make()

@@ -1,6 +1,5 @@
 """EmblemaCache: a transformers cache whose rows lie in the blocks of an engine."""
 
-import itertools
 import weakref
 from collections.abc import Sequence as Sequences
 from typing import Any
@@ -22,11 +21,11 @@ from emblema.transformers.batch import (
     share_of,
 )
 from emblema.transformers.latent import UpProjections, bypass_expansion, is_latent
+from emblema.transformers.starting import Identity, Starter
 
 # Tokens that may be taken back exactly where windows would have let go of their rows: more than
 # assisted decoding guesses at once (20 unless told otherwise).
 _DRAFT_TOKENS = 64
-_unshared = itertools.count()
 
 
 class _Layer(CacheLayerMixin):
@@ -240,43 +239,12 @@ class EmblemaCache(Cache):
     def _start(
         self, ids: Any, mask: Mask, positions: np.ndarray[Any, Any], keep: int | None
     ) -> int:
-        batch, columns = mask.shape
         model = self._model()
         assert model is not None
-        weights = models.weights_state(model)
-        for index in range(batch):
-            own = np.flatnonzero(mask[index])
-            offset = int(positions[index, own[0]]) if own.size else 0
-            tokens = ids[index, own] if ids is not None else np.zeros(0, dtype=np.int64)
-            sequence = self._start_sequence(tokens, weights, offset, ids is None)
-            self._rows.append(Row(sequence, np.zeros(0, dtype=bool), offset))
-        skipped = 0 if keep is None else self._skippable(mask, columns - keep)
-        for index, row in enumerate(self._rows):
-            row.stored = mask[index, :skipped].copy()
-        self._columns = skipped
-        return skipped
-
-    # What is found is whole blocks, and at most all but one token of what is asked for. With a
-    # token more asked for, that can be the whole prompt: its last token then asks and is not stored
-    # again. Not with windows, which have let go of what that token would see.
-    def _start_sequence(
-        self, tokens: np.ndarray[Any, Any], weights: str, offset: int, is_anonymous: bool
-    ) -> emblema.Sequence:
-        tenant, salt = self._identity
-        said = f"{len(salt)}:{salt}/weights {weights}/offset {offset}"
-        if is_anonymous:  # embeddings, not tokens: nothing can be known to be equal
-            said += f"/unshared {next(_unshared)}"
-        asked = tokens if self._windows else np.append(tokens, 0)
-        sequence = self.engine.start(asked, tenant=tenant, salt=said)
-        sequence.truncate(sequence.tokens)  # what was asked for is no promise of what comes
-        return sequence
-
-    def _skippable(self, mask: Mask, most: int) -> int:
-        for index, row in enumerate(self._rows):
-            held = np.flatnonzero(mask[index])
-            if row.sequence.tokens < held.size:
-                most = min(most, int(held[row.sequence.tokens]))
-        return max(most, 0)
+        identity = Identity(*self._identity, models.weights_state(model))
+        starter = Starter(self.engine, identity, self._windows)
+        self._rows, self._columns = starter.start(ids, mask, positions, keep)
+        return self._columns
 
     def _follow_mask(self, batch: int, mask: Mask) -> None:
         if batch != len(self._rows):

@@ -54,6 +54,6 @@ def test_the_command_answers():
 
 def test_a_refused_command_is_one_line_and_an_exit_code():
     result = run_console_script("plan", "no-such-model")
-    assert (result.returncode, result.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert "no-such-model" in result.stderr

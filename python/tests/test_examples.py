@@ -96,8 +96,8 @@ def test_wrong_arguments_are_one_line(program, capsys, arguments, named):
 
 
 def ways_with(program, last: list[int], close: list[bool]):
-    first = program.Way("a", answers=[[1, 2, 3]], close=[close], seconds=1.0, cache_bytes=1)
-    return [first, program.Way("b", answers=[last], close=[[False] * 3], seconds=1.0, cache_bytes=1)]
+    first = program.Way("first", answers=[[1, 2, 3]], close=[close])
+    return [first, program.Way("last", answers=[last], close=[[False] * 3])]
 
 
 @pytest.mark.parametrize(

@@ -939,7 +939,7 @@ class SegmentBuilder:
 
     @property
     def sequence(self) -> Sequence:
-        """The sequence to run; the same one each time."""
+        """The sequence to run."""
 
     def seal(self) -> Segment:
         """

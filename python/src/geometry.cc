@@ -95,34 +95,29 @@ void bind_layer(nb::module_& module) {
           "Bytes of a row of the first stream; 0 without one.");
 }
 
-}  // namespace
+using Class = nb::class_<ModelGeometry>;
 
-nb::object fraction(const Rational& value) {
-  return nb::module_::import_("fractions").attr("Fraction")(value.numerator(), value.denominator());
+void bind_making(Class& type) {
+  type.def(
+      "__init__",
+      [](ModelGeometry* self, nb::handle model, const nb::kwargs& keywords) {
+        new (self) ModelGeometry(make_geometry(model, {"Geometry", keywords}));
+      },
+      nb::arg("model"), nb::arg("keywords"),
+      nb::sig("def __init__(self, model: str | os.PathLike[str] | dict[str, typing.Any] | "
+              "ModelConfig, *, kv_dtype: str = 'bf16', indexer_dtype: str | None = None, "
+              "state_dtype: str | None = None, block_tokens: int = 0, layers: int = 0, "
+              "first_layer: int = 0, tensor_parallel: int = 1, tensor_rank: int = 0, "
+              "speculative_mtp: bool = False, encoder_tokens: int = 0) -> None"),
+      "kv_dtype: \"bf16\", \"fp16\", \"fp32\", \"fp8\", \"fp8_ds_mla\" ... block_tokens\n"
+      "0: derived, else a multiple of the derived number. layers 0: all, else so many\n"
+      "from first_layer on. tensor_parallel: ranks that share the heads.\n\n"
+      "InvalidError: names the option, its value and what is allowed. UnsupportedError:\n"
+      "a type that has no meaning for this attention.");
 }
 
-void bind_geometry(nb::module_& module) {
-  bind_stream(module);
-  bind_layer(module);
-  nb::class_<ModelGeometry>(module, "Geometry",
-                            "What a model must remember, exactly. Immutable; any thread may read.")
-      .def(
-          "__init__",
-          [](ModelGeometry* self, nb::handle model, const nb::kwargs& keywords) {
-            new (self) ModelGeometry(make_geometry(model, {"Geometry", keywords}));
-          },
-          nb::arg("model"), nb::arg("keywords"),
-          nb::sig("def __init__(self, model: str | os.PathLike[str] | dict[str, typing.Any] | "
-                  "ModelConfig, *, kv_dtype: str = 'bf16', indexer_dtype: str | None = None, "
-                  "state_dtype: str | None = None, block_tokens: int = 0, layers: int = 0, "
-                  "first_layer: int = 0, tensor_parallel: int = 1, tensor_rank: int = 0, "
-                  "speculative_mtp: bool = False, encoder_tokens: int = 0) -> None"),
-          "kv_dtype: \"bf16\", \"fp16\", \"fp32\", \"fp8\", \"fp8_ds_mla\" ... block_tokens\n"
-          "0: derived, else a multiple of the derived number. layers 0: all, else so many\n"
-          "from first_layer on. tensor_parallel: ranks that share the heads.\n\n"
-          "InvalidError: names the option, its value and what is allowed. UnsupportedError:\n"
-          "a type that has no meaning for this attention.")
-      .def_prop_ro(
+void bind_shape(Class& type) {
+  type.def_prop_ro(
           "name", [](const ModelGeometry& geometry) { return geometry.model().name; },
           "The model's.")
       .def_prop_ro(
@@ -155,8 +150,11 @@ void bind_geometry(nb::module_& module) {
           "Tokens of a block, for each group.")
       .def_prop_ro("has_arena", &ModelGeometry::has_arena,
                    "Something is kept outside blocks: windows of DeepSeek-V4, recurrent state.")
-      .def_prop_ro("attention_in_words", &ModelGeometry::attention_in_words, "\"61 x MLA\"")
-      .def_prop_ro(
+      .def_prop_ro("attention_in_words", &ModelGeometry::attention_in_words, "\"61 x MLA\"");
+}
+
+void bind_sizes(Class& type) {
+  type.def_prop_ro(
           "growing_bytes_per_token",
           [](const ModelGeometry& geometry) {
             return fraction(value_of(geometry.growing_bytes_per_token()));
@@ -194,6 +192,22 @@ void bind_geometry(nb::module_& module) {
         return fmt::format("Geometry({}, {}, {})", geometry.model().name,
                            geometry.attention_in_words(), to_string(geometry.options().kv_dtype));
       });
+}
+
+}  // namespace
+
+nb::object fraction(const Rational& value) {
+  return nb::module_::import_("fractions").attr("Fraction")(value.numerator(), value.denominator());
+}
+
+void bind_geometry(nb::module_& module) {
+  bind_stream(module);
+  bind_layer(module);
+  Class type(module, "Geometry",
+             "What a model must remember, exactly. Immutable; any thread may read.");
+  bind_making(type);
+  bind_shape(type);
+  bind_sizes(type);
 }
 
 }  // namespace emblema::python

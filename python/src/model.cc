@@ -86,41 +86,10 @@ void bind_layer_facts(nb::module_& module) {
       .def_ro("has_rope", &LayerFacts::has_rope, "Queries and keys are rotated by position.");
 }
 
-}  // namespace
+using Class = nb::class_<LoadedModel>;
 
-LoadedModel model_of(nb::handle given) {
-  if (nb::isinstance<LoadedModel>(given)) return nb::cast<LoadedModel>(given);
-  if (nb::isinstance<nb::dict>(given)) return from_json(given, "config");
-  nb::object path = nb::borrow(given);
-  if (nb::hasattr(given, "__fspath__")) path = given.attr("__fspath__")();
-  std::string source;
-  if (nb::try_cast(path, source)) return load(source);
-  raise_invalid(
-      fmt::format("model is a {}; allowed: a preset's name, a path, a dict, a "
-                  "ModelConfig",
-                  nb::cast<std::string>(given.type().attr("__name__"))));
-}
-
-ModelGeometry geometry_of(nb::handle given, const std::string& kv_dtype) {
-  if (nb::isinstance<ModelGeometry>(given)) {
-    if (!kv_dtype.empty()) {
-      raise_invalid(fmt::format("kv_dtype is {}; allowed: None with a Geometry, which has its own",
-                                kv_dtype));
-    }
-    return nb::cast<ModelGeometry>(given);
-  }
-  GeometryOptions options;
-  if (!kv_dtype.empty()) options.kv_dtype = value_of(parse_kv_dtype(kv_dtype));
-  return value_of(ModelGeometry::from(model_of(given).config, options));
-}
-
-void bind_model(nb::module_& module) {
-  bind_layer_facts(module);
-  nb::class_<LoadedModel>(
-      module, "ModelConfig",
-      "Facts of one model, read from a config.json and checked: no derived number is\n"
-      "here (see Geometry). Made by load() or from_json().")
-      .def_static(
+void bind_origin(Class& type) {
+  type.def_static(
           "load", [](nb::handle source) { return model_of(source); }, nb::arg("source"),
           nb::sig("def load(source: str | os.PathLike[str]) -> ModelConfig"),
           "Reads a preset (\"deepseek-v3\"), a config.json, or the folder that holds one.\n\n"
@@ -144,8 +113,11 @@ void bind_model(nb::module_& module) {
           "As the config lists them.")
       .def_prop_ro(
           "family", [](const LoadedModel& model) { return family_name(model.config.family); },
-          "\"grouped\", \"latent\" or \"compressed\".")
-      .def_prop_ro(
+          "\"grouped\", \"latent\" or \"compressed\".");
+}
+
+void bind_facts(Class& type) {
+  type.def_prop_ro(
           "hidden_size", [](const LoadedModel& model) { return model.config.hidden_size; },
           "0 where the config does not say.")
       .def_prop_ro(
@@ -192,6 +164,43 @@ void bind_model(nb::module_& module) {
         return fmt::format("ModelConfig({}, {} layers)", model.config.name,
                            model.config.num_hidden_layers);
       });
+}
+
+}  // namespace
+
+LoadedModel model_of(nb::handle given) {
+  if (nb::isinstance<LoadedModel>(given)) return nb::cast<LoadedModel>(given);
+  if (nb::isinstance<nb::dict>(given)) return from_json(given, "config");
+  nb::object path = nb::borrow(given);
+  if (nb::hasattr(given, "__fspath__")) path = given.attr("__fspath__")();
+  std::string source;
+  if (nb::try_cast(path, source)) return load(source);
+  raise_invalid(
+      fmt::format("model is a {}; allowed: a preset's name, a path, a dict, a "
+                  "ModelConfig",
+                  nb::cast<std::string>(given.type().attr("__name__"))));
+}
+
+ModelGeometry geometry_of(nb::handle given, const std::string& kv_dtype) {
+  if (nb::isinstance<ModelGeometry>(given)) {
+    if (!kv_dtype.empty()) {
+      raise_invalid(fmt::format("kv_dtype is {}; allowed: None with a Geometry, which has its own",
+                                kv_dtype));
+    }
+    return nb::cast<ModelGeometry>(given);
+  }
+  GeometryOptions options;
+  if (!kv_dtype.empty()) options.kv_dtype = value_of(parse_kv_dtype(kv_dtype));
+  return value_of(ModelGeometry::from(model_of(given).config, options));
+}
+
+void bind_model(nb::module_& module) {
+  bind_layer_facts(module);
+  Class type(module, "ModelConfig",
+             "Facts of one model, read from a config.json and checked: no derived number is\n"
+             "here (see Geometry). Made by load() or from_json().");
+  bind_origin(type);
+  bind_facts(type);
   module.def(
       "presets",
       [] {

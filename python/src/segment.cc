@@ -44,7 +44,7 @@ void bind_segment(nb::module_& module) {
       "other, from its hit_tokens to the end of the span, then seal().")
       .def_prop_ro(
           "sequence", [](const BuilderHandle& handle) { return SequenceHandle{handle.live}; },
-          nb::rv_policy::move, "The sequence to run; the same one each time.")
+          nb::rv_policy::move, "The sequence to run.")
       .def(
           "seal",
           [](const BuilderHandle& handle) {

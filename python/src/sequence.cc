@@ -183,8 +183,11 @@ void bind_writing(Class& type) {
            "accepted: full blocks are sealed and can be found from now on; what stays\n"
            "reserved may be written again.\n\n"
            "InvalidError, nothing changed: more than reserved, or ids that differ from the\n"
-           "prompt given to start().")
-      .def(
+           "prompt given to start().");
+}
+
+void bind_changing(Class& type) {
+  type.def(
           "fork",
           [](const SequenceHandle& self) {
             Sequence child = self.live->change([](Sequence& sequence) { return sequence.fork(); });
@@ -218,8 +221,11 @@ void bind_writing(Class& type) {
            "InvalidError: rows reserved, a prompt that is not run to its end, a segment of\n"
            "another identity or engine, or a position inside a chunk. OutOfBlocksError: the\n"
            "tenant's quota. UnsupportedError: rotary frequencies that depend on the length,\n"
-           "state in the arena.")
-      .def(
+           "state in the arena.");
+}
+
+void bind_ending(Class& type) {
+  type.def(
           "release", [](const SequenceHandle& self) { self.live->release(); },
           "Gives back every block; arrays of its rows become read-only. Again: does\n"
           "nothing. Everything else is InvalidError from then on.")
@@ -244,6 +250,8 @@ void bind_sequence(nb::module_& module) {
              "the end of a `with` block, at once.");
   bind_reading(type);
   bind_writing(type);
+  bind_changing(type);
+  bind_ending(type);
   bind_row_calls(type);
 }
 

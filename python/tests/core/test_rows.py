@@ -77,7 +77,8 @@ def test_write_rounds_to_bfloat16():
 
 @pytest.mark.parametrize("change", [
     lambda s: s.commit(range(4)), lambda s: s.cancel(), lambda s: s.reserve(1),
-    lambda s: s.truncate(0), lambda s: s.release()])
+    lambda s: s.truncate(0), lambda s: s.release()],
+    ids=["commit", "cancel", "reserve", "truncate", "release"])
 def test_rows_end_when_their_sequence_changes(engine, change):
     sequence = reserved(engine, 20)
     rows = sequence.rows(0)

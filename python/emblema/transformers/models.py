@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import emblema
+from emblema.transformers import weights
 
 # A causal language model of transformers. Its attributes (config, dtype, device, the parts of a
 # layer) are declared by no class that they have in common.
@@ -151,7 +152,7 @@ def engine_of(
 def weights_state(model: Model) -> str:
     """A text that changes when a weight is written, replaced or adapted: what was computed with
     other weights is then not found. Read at the start of sequences, not at each step."""
-    written = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
+    written = [weights.state_of(weight) for weight in model.parameters()]
     return f"{hash((*written, *_active_adapters(model))):x}"
 
 

@@ -47,7 +47,8 @@ def _before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         if len(args) > 1:
             raise refuse(module, "arguments by position beside input_ids; allowed: by keyword")
     for name in _IMAGES:
-        if kwargs.get(name) is not None:
+        given = kwargs.get(name)
+        if given is not None and given != {}:  # generate() says with {} that there are none
             raise refuse(module, f"'{name}' is given; allowed: text, whose tokens say all")
     if kwargs.get("use_cache") is False:
         raise refuse(module, "use_cache is False beside an EmblemaCache; allowed: True")

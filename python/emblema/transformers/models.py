@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import emblema
+from emblema.transformers import weights
 
 # A causal language model of transformers. Its attributes (config, dtype, device, the parts of a
 # layer) are declared by no class that they have in common.
@@ -24,9 +25,13 @@ TESTED_MODEL_TYPES = frozenset(
         "glm4_moe_lite",
         "gpt_oss",
         "llama",
+        "longcat_flash",
         "minicpm3",
         "mistral",
+        "mistral4",
         "mixtral",
+        "olmo2",
+        "phi3",
         "qwen2",
         "qwen2_moe",
         "qwen3",
@@ -151,7 +156,7 @@ def engine_of(
 def weights_state(model: Model) -> str:
     """A text that changes when a weight is written, replaced or adapted: what was computed with
     other weights is then not found. Read at the start of sequences, not at each step."""
-    written = [(p.data_ptr(), 0 if p.is_inference() else p._version) for p in model.parameters()]
+    written = [weights.state_of(weight) for weight in model.parameters()]
     return f"{hash((*written, *_active_adapters(model))):x}"
 
 

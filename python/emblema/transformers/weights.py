@@ -1,0 +1,31 @@
+"""What tells that a weight is no longer what it was."""
+
+import itertools
+from collections.abc import Hashable, MutableMapping
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+_SAMPLED = 64
+_serials: MutableMapping[torch.Tensor, int] = WeakIdKeyDictionary()
+_counter = itertools.count()
+
+
+def state_of(weight: torch.Tensor) -> Hashable:
+    """A value that changes when `weight` is written, or another tensor takes its place.
+
+    An address alone does not tell: memory of a weight that is gone is given to the next one. A
+    write that autograd does not count (through `weight.data`) is seen where it changes one of 64
+    entries that are spread over the weight, as any scaling, training or merging does.
+    """
+    serial = _serials.get(weight)
+    if serial is None:
+        serial = _serials[weight] = next(_counter)
+    version = 0 if weight.is_inference() else weight._version
+    return serial, weight.data_ptr(), version, tuple(_sample(weight))
+
+
+def _sample(weight: torch.Tensor) -> list[float]:
+    entries = weight.detach().reshape(-1)
+    step = max(entries.numel() // _SAMPLED, 1)
+    return entries[::step].to(torch.float32).tolist()

@@ -146,8 +146,11 @@ Reply said(std::string_view who, std::string output) {
   return {.who = std::string(who), .output = std::move(output)};
 }
 
-Reply refused(std::string_view who, std::string_view message, int exit_code) {
-  return {.who = std::string(who), .complaint = clean_text(message), .exit_code = exit_code};
+Reply refused(std::string_view who, const Error& error) {
+  return {.who = std::string(who),
+          .complaint = clean_text(error.message),
+          .exit_code = exit_code_of(error),
+          .code = error.code};
 }
 
 Reply run(const Command& command, const Arguments& arguments) {
@@ -155,14 +158,15 @@ Reply run(const Command& command, const Arguments& arguments) {
   const DeclaredCommand declared = declare(command);
   bool wants_help = false;
   if (const Status parsed = parse(command, arguments, declared.app.get(), &wants_help); !parsed) {
-    return refused(who, parsed.error().message, kExitWrongInput);
+    return refused(who, parsed.error());
   }
   if (wants_help) return said(who, declared.app->help());
   Result<Outcome> outcome = act(declared);
-  if (!outcome) return refused(who, outcome.error().message, exit_code_of(outcome.error()));
+  if (!outcome) return refused(who, outcome.error());
   Reply reply = said(who, std::move(outcome->output));
   if (outcome->failure.empty()) return reply;
   reply.complaint = clean_text(outcome->failure);
+  reply.code = ErrorCode::Io;
   reply.exit_code = kExitWorkFailed;
   return reply;
 }
@@ -184,11 +188,11 @@ Reply refuse_first(const std::string& argument) {
     known.emplace_back("help");
   }
   const std::string nearest = nearest_name(argument, known);
-  return refused("emblema",
-                 fmt::format("unknown {} '{}'; {}", is_option ? "option" : "command", argument,
-                             nearest.empty() ? fmt::format("allowed: {}", fmt::join(known, " "))
-                                             : "nearest: " + nearest),
-                 kExitWrongInput);
+  const std::string allowed =
+      nearest.empty() ? fmt::format("allowed: {}", fmt::join(known, " ")) : "nearest: " + nearest;
+  return refused("emblema", {ErrorCode::Invalid,
+                             fmt::format("unknown {} '{}'; {}", is_option ? "option" : "command",
+                                         argument, allowed)});
 }
 
 }  // namespace

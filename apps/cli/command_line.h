@@ -17,6 +17,7 @@ struct Reply {
   std::string output{};         // for standard output
   std::string complaint{};      // for standard error, one line; "" where nothing is wrong
   int exit_code = kExitDone;
+  ErrorCode code = ErrorCode::Invalid;  // of the complaint; Io where the work was begun
 };
 
 // Arguments without the program's name.

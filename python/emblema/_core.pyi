@@ -43,6 +43,12 @@ def run_command(arguments: _Sequence[str]) -> tuple[int, str, str]:
     that the command does.
     """
 
+def command_output(arguments: _Sequence[str]) -> str:
+    """
+    The output of `emblema ARGUMENTS...`, run in this process, or the error of the code
+    that the command failed with.
+    """
+
 def run_command_line(arguments: _Sequence[str]) -> int:
     """
     The same as a program does it: writes to standard output and standard error,
@@ -317,7 +323,7 @@ class Geometry:
 
     @property
     def kv_dtype(self) -> str:
-        """How cached numbers are stored."""
+        """How rows are stored: "bf16" ..."""
 
     @property
     def layers(self) -> list[LayerGeometry]:
@@ -986,6 +992,8 @@ class Engine:
         the pool is too small, with the bytes needed. IoError: memory was refused.
         UnsupportedError: a model that can be planned, but not run.
         """
+
+    def __repr__(self) -> str: ...
 
     def start(self, tokens: Iterable[int], *, tenant: str = '', salt: str = '', adapter: bytes = b'', extra: Iterable[tuple[int, bytes]] = (), recompute_last_block: bool = False) -> Sequence:
         """

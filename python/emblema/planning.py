@@ -16,13 +16,10 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, overload
 
-from emblema._core import EmblemaError, InvalidError, ModelConfig, run_command
+from emblema._core import InvalidError, ModelConfig, command_output
 
 Model = str | os.PathLike[str] | Mapping[str, Any] | ModelConfig
 """A preset, a path, the content of a config.json, or a ModelConfig."""
-
-_WRONG_INPUT = 2  # the command's exit code
-
 
 class Plan:
     """One model's plan. ``print(plan)`` shows the command's table.
@@ -157,7 +154,8 @@ def plan(
     ``kv_dtype="fp8"``, ``per_layer=True``; a list is joined by commas (``at=[1, "8k"]``), None and
     False are as good as not given. Lengths are tokens, sizes bytes or ``"40GiB"``.
 
-    InvalidError: the command's own line. EmblemaError: a file could not be written at the end.
+    Errors have the command's own line: InvalidError for options, NotFoundError for a model that
+    is not there, UnsupportedError, IoError ...
     """
     if not models:
         raise TypeError("plan() missing 1 required argument: a model")
@@ -219,10 +217,7 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
 
 
 def _plan_command(arguments: list[str]) -> str:
-    code, output, complaint = run_command(["plan", *arguments])
-    if code == 0:
-        return output
-    raise InvalidError(complaint) if code == _WRONG_INPUT else EmblemaError(complaint)
+    return command_output(["plan", *arguments])
 
 
 @contextmanager

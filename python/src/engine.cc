@@ -263,6 +263,11 @@ void bind_engine(nb::module_& module) {
              "The cache of one model on one rank. Any thread may call any member; work is done\n"
              "without the GIL. Sequences, segments, pins and lent arrays keep alive what they\n"
              "need: the Engine object may go first.");
+  type.def("__repr__", [](const EngineHandle& self) {
+    const Engine& engine = self.open->engine;
+    return fmt::format("Engine({}, {}, {} tokens)", engine.geometry().model().name,
+                       engine.geometry().attention_in_words(), engine.plan().tokens);
+  });
   type.def(
       "__init__",
       [](EngineHandle* self, nb::handle model, nb::handle pool_bytes, const nb::kwargs& keywords) {

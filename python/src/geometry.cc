@@ -148,6 +148,12 @@ void bind_shape(Class& type) {
             return tokens;
           },
           "Tokens of a block, for each group.")
+      .def_prop_ro(
+          "kv_dtype",
+          [](const ModelGeometry& geometry) {
+            return text(to_string(geometry.options().kv_dtype));
+          },
+          "How rows are stored: \"bf16\" ...")
       .def_prop_ro("has_arena", &ModelGeometry::has_arena,
                    "Something is kept outside blocks: windows of DeepSeek-V4, recurrent state.")
       .def_prop_ro("attention_in_words", &ModelGeometry::attention_in_words, "\"61 x MLA\"");

@@ -242,7 +242,8 @@ def _first_token_case(name: str, model: Any, tokens: int, rounds: int) -> dict[s
             prefill_chunk_size=chunk,
         )
 
-    stock = timed(lambda: request(DynamicCache(config=model.config), "sdpa", _STOCK_CHUNK))
+    chunk = _STOCK_CHUNK if hasattr(model.config, "kv_lora_rank") else None
+    stock = timed(lambda: request(DynamicCache(config=model.config), "sdpa", chunk))
     model.set_attn_implementation("emblema")
     first = timed(lambda: request(EmblemaCache(model, pool_bytes=pool), "emblema"))
     second = interleaved(

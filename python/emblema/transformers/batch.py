@@ -98,8 +98,9 @@ def share_of(index: int, row: Row, mask: Mask, positions: np.ndarray[Any, Any]) 
         at = int(np.flatnonzero(positions[own] != wanted)[0])
         raise emblema.UnsupportedError(
             f"position_ids of sequence {index} has {int(positions[own][at])} for token "
-            f"{first + at}; allowed: {int(wanted[at])}, each one more than the one before "
-            "(packed sequences share no cache)"
+            f"{first + at}; allowed: {int(wanted[at])}, one more than the token before: the cache "
+            f"holds {first} tokens, and what follows them is given (a new EmblemaCache begins "
+            "anew; packed sequences share none)"
         )
     return Share(own, first)
 

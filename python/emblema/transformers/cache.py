@@ -21,7 +21,7 @@ from emblema.transformers.batch import (
     positions_of,
     share_of,
 )
-from emblema.transformers.latent import UpProjections, bypass_expansion, is_latent
+from emblema.transformers.latent import bypass_expansion, is_latent, up_projections_of
 from emblema.transformers.starting import Identity, Starter
 
 # Tokens that may be taken back exactly where windows would have let go of their rows: more than
@@ -109,6 +109,7 @@ class EmblemaCache(Cache):
     ) -> None:
         models.check_model(model, untested)
         geometry = models.geometry_of(model, kv_dtype)
+        models.check_rows(model, geometry)
         modules = models.attention_modules(model, len(geometry.layers))
         for module in modules:
             if is_latent(module):
@@ -116,7 +117,7 @@ class EmblemaCache(Cache):
         hooks.install(model)
         self._model: Callable[[], models.Model] = weakref.ref(model)
         self._geometry = geometry
-        self._up = {i: UpProjections(m) for i, m in enumerate(modules) if is_latent(m)}
+        self._up = {i: up_projections_of(m) for i, m in enumerate(modules) if is_latent(m)}
         self._value_widths = [layer.value_dim for layer in geometry.layers]
         self._windows = any(layer.window_tokens for layer in geometry.layers)
         self._pool_bytes = pool_bytes
@@ -164,6 +165,12 @@ class EmblemaCache(Cache):
         """Whether anything is held."""
         return bool(self._rows)
 
+    def why(self, input_ids: torch.Tensor) -> emblema.WhyReport:
+        """What a new cache would find of these tokens [columns] or [1][columns], and why not the
+        rest. Changes nothing."""
+        tokens = input_ids.detach().to("cpu", torch.int64).flatten().numpy()
+        return self._starter().why(tokens)
+
     def __repr__(self) -> str:
         return (
             f"EmblemaCache({self._geometry.attention_in_words}, {len(self._rows)} sequences, "
@@ -208,6 +215,11 @@ class EmblemaCache(Cache):
         if given is None or given.ndim < 2:
             raise emblema.InvalidError("input_ids is missing; allowed: a tensor [batch][columns]")
         batch, columns = int(given.shape[0]), int(given.shape[1])
+        if columns == 0:
+            raise emblema.InvalidError(
+                f"input_ids has no tokens behind the {self._columns} columns that the cache holds; "
+                "allowed: the whole text with what is new, or a new EmblemaCache"
+            )
         mask = bool_mask(attention_mask, batch, self._columns, columns)
         positions = positions_of(position_ids, batch, self._columns, columns)
         ids = None if input_ids is None else input_ids.detach().to("cpu", torch.int64).numpy()
@@ -240,12 +252,16 @@ class EmblemaCache(Cache):
     def _start(
         self, ids: Any, mask: Mask, positions: np.ndarray[Any, Any], keep: int | None
     ) -> int:
+        for up in self._up.values():
+            up.look()
+        self._rows, self._columns = self._starter().start(ids, mask, positions, keep)
+        return self._columns
+
+    def _starter(self) -> Starter:
         model = self._model()
         assert model is not None
         identity = Identity(*self._identity, models.weights_state(model))
-        starter = Starter(self.engine, identity, self._windows)
-        self._rows, self._columns = starter.start(ids, mask, positions, keep)
-        return self._columns
+        return Starter(self.engine, identity, self._windows)
 
     def _follow_mask(self, batch: int, mask: Mask) -> None:
         if batch != len(self._rows):
@@ -295,8 +311,8 @@ class EmblemaCache(Cache):
         """Stores one layer's new rows; what the model's layers call through update()."""
         if self._step is None:
             raise emblema.InvalidError(
-                "the cache was given to a part of the model; allowed: to the model, whose tokens "
-                "it must see"
+                "the cache was given to a part of its model, or to another one; allowed: the model "
+                "it was made for, whose tokens it sees"
             )
         return self._step.update(key, value, layer)
 

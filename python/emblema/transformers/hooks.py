@@ -71,7 +71,7 @@ def _tokens_to_keep(kwargs: dict[str, Any]) -> int | None:
     keep = kwargs.get("logits_to_keep")
     if not isinstance(keep, int) or keep < 1 or kwargs.get("labels") is not None:
         return None
-    if kwargs.get("output_hidden_states") or kwargs.get("inputs_embeds") is not None:
+    if kwargs.get("output_hidden_states") or kwargs.get("input_ids") is None:
         return None
     tokens = kwargs["input_ids"].shape[-1]
     known = {*_PER_TOKEN, "attention_mask"}

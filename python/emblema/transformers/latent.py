@@ -8,13 +8,14 @@
 
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import Any
 
 import torch
 from torch import nn
 
 from emblema.transformers.models import Model, refuse
+from emblema.transformers.weights import state_of, write_count
 
 
 class UpProjections:
@@ -25,7 +26,8 @@ class UpProjections:
 
     def __init__(self, module: Any) -> None:
         self._module: Callable[[], Any] = weakref.ref(module)
-        self._made_from: tuple[int, int] | None = None
+        self._made_from: Hashable = None
+        self._seen: Hashable = None
         self.content_dim: int = module.qk_nope_head_dim
         self.value_dim: int = module.v_head_dim
         self.latent_dim: int = module.kv_lora_rank
@@ -37,9 +39,15 @@ class UpProjections:
         per_head = weight.view(-1, self.content_dim + self.value_dim, self.latent_dim)
         return per_head[:, : self.content_dim], per_head[:, self.content_dim :]
 
+    def look(self) -> None:
+        """Looks for writes that no count shows; when sequences begin."""
+        seen = state_of(self._module().kv_b_proj.weight)
+        if seen != self._seen:
+            self._made_from = None
+        self._seen = seen
+
     def _refresh(self) -> None:
-        weight = self._module().kv_b_proj.weight
-        now = (weight.data_ptr(), weight._version)
+        now = write_count(self._module().kv_b_proj.weight)
         if now == self._made_from:
             return
         key_up, value_up = self._split()
@@ -63,6 +71,16 @@ class UpProjections:
         the expanded form. Made for the call: long prefills amortise it, memory would not."""
         key_up, value_up = self._split()
         return key_up.float().contiguous(), value_up.float().contiguous()
+
+
+_up_projections: MutableMapping[Any, UpProjections] = weakref.WeakKeyDictionary()
+
+
+def up_projections_of(module: Any) -> UpProjections:
+    """Those of a module; caches of one model share them."""
+    if module not in _up_projections:
+        _up_projections[module] = UpProjections(module)
+    return _up_projections[module]
 
 
 def is_latent(module: Any) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 import emblema
 from emblema.transformers import weights
@@ -75,6 +76,11 @@ def attention_modules(model: Model, layers: int) -> list[nn.Module]:
 
 def check_model(model: Model, untested: bool) -> None:
     """UnsupportedError, naming the model and what is missing, unless the cache can serve it."""
+    if not isinstance(model, PreTrainedModel):
+        raise emblema.InvalidError(
+            f"model is a {type(model).__name__}; allowed: a model of transformers, as "
+            "AutoModelForCausalLM.from_pretrained gives it"
+        )
     config = text_config(model)
     if getattr(model.config, "is_encoder_decoder", False):
         raise refuse(model, "cross-attention over an encoder's output is not kept in blocks")
@@ -111,6 +117,19 @@ def geometry_of(model: Model, kv_dtype: str | None) -> emblema.Geometry:
                 "or latents",
             )
     return geometry
+
+
+def check_rows(model: Model, geometry: emblema.Geometry) -> None:
+    """UnsupportedError unless attention reads rows as the geometry stores them."""
+    dtype = geometry.kv_dtype
+    is_v3 = all((one.key_dim, one.value_dim) == (576, 512) for one in geometry.layers)
+    if dtype in _KV_DTYPES.values() or (dtype == "fp8_ds_mla" and is_v3):
+        return
+    raise refuse(
+        model,
+        f"kv_dtype is {dtype}; allowed: {', '.join(sorted(_KV_DTYPES.values()))}, and fp8_ds_mla "
+        "for latents of 512 + 64",
+    )
 
 
 class _Engines:

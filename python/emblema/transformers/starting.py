@@ -58,15 +58,22 @@ class Starter:
     # token more asked for, that can be the whole prompt: its last token then asks and is not stored
     # again. Not with windows, which have let go of what that token would see.
     def _found(self, tokens: Ids | None, offset: int) -> emblema.Sequence:
-        who = self._identity
-        salt = f"{len(who.salt)}:{who.salt}/weights {who.weights}/offset {offset}"
+        salt = self._salt(offset)
         if tokens is None:  # embeddings: nothing can be known to be equal
             tokens = np.zeros(0, dtype=np.int64)
             salt += f"/unshared {next(_unshared)}"
         asked = tokens if self._has_windows else np.append(tokens, 0)
-        sequence = self._engine.start(asked, tenant=who.tenant, salt=salt)
+        sequence = self._engine.start(asked, tenant=self._identity.tenant, salt=salt)
         sequence.truncate(sequence.tokens)  # what was asked for is no promise of what comes
         return sequence
+
+    def _salt(self, offset: int) -> str:
+        who = self._identity
+        return f"{len(who.salt)}:{who.salt}/weights {who.weights}/offset {offset}"
+
+    def why(self, tokens: Ids) -> emblema.WhyReport:
+        """What would be found of a prompt whose first token has position 0."""
+        return self._engine.why(tokens, tenant=self._identity.tenant, salt=self._salt(0))
 
     def _skippable(self, rows: list[Row], ids: Ids | None, mask: Mask, most: int) -> int:
         """Columns of which every row is there. A window has let go of rows before what was found:

@@ -11,18 +11,22 @@ _serials: MutableMapping[torch.Tensor, int] = WeakIdKeyDictionary()
 _counter = itertools.count()
 
 
-def state_of(weight: torch.Tensor) -> Hashable:
-    """A value that changes when `weight` is written, or another tensor takes its place.
+def write_count(weight: torch.Tensor) -> Hashable:
+    """A value that changes when autograd sees `weight` written, or another tensor is in its place.
 
-    An address alone does not tell: memory of a weight that is gone is given to the next one. A
-    write that autograd does not count (through `weight.data`) is seen where it changes one of 64
-    entries that are spread over the weight, as any scaling, training or merging does.
+    An address alone does not tell: memory of a weight that is gone is given to the next one.
     """
     serial = _serials.get(weight)
     if serial is None:
         serial = _serials[weight] = next(_counter)
-    version = 0 if weight.is_inference() else weight._version
-    return serial, weight.data_ptr(), version, tuple(_sample(weight))
+    return serial, weight.data_ptr(), 0 if weight.is_inference() else weight._version
+
+
+def state_of(weight: torch.Tensor) -> Hashable:
+    """The same, and a look at the numbers: a write that is not counted (through `weight.data`) is
+    seen where it changes one of 64 entries that are spread over the weight, as any scaling,
+    training or merging does."""
+    return write_count(weight), tuple(_sample(weight))
 
 
 def _sample(weight: torch.Tensor) -> list[float]:

@@ -85,12 +85,17 @@ def test_pages_and_pictures(tmp_path):
 
 
 def test_a_refusal_is_the_commands_line():
-    for arguments, options in ((["deepseek-v9"], {}), (["deepseek-v3"], {"tp": 7}),
-                               (["deepseek-v3"], {"no_such": 1}), (["qwen3-32b"], {"at": "x"})):
+    for arguments, options, error in (
+        (["deepseek-v9"], {}, emblema.NotFoundError),
+        (["deepseek-v3"], {"tp": 7}, emblema.InvalidError),
+        (["deepseek-v3"], {"no_such": 1}, emblema.InvalidError),
+        (["qwen3-32b"], {"at": "x"}, emblema.InvalidError),
+        (["deepseek-v3"], {"kv_dtype": "int8_per_token_head"}, emblema.UnsupportedError),
+    ):
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         code, output, complaint = _core.run_command(["plan", *arguments, *flags])
         assert (code, output) == (2, "")
-        with pytest.raises(emblema.InvalidError) as caught:
+        with pytest.raises(error) as caught:
             emblema.plan(*arguments, **options)
         assert str(caught.value) == complaint
 

@@ -18,12 +18,15 @@ std::vector<Shown> shown_commands(const std::string& document) {
   std::vector<Shown> shown;
   std::ifstream file(EMBLEMA_SOURCE_DIR "/" + document);
   bool inside = false;
+  bool is_plan = false;  // other commands' outputs are other tests' business
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("```")) {
       inside = line == "```console";
-    } else if (inside && line.starts_with("$ emblema plan ")) {
-      shown.push_back({line.substr(10), {}});
-    } else if (inside && !shown.empty()) {
+      is_plan = false;
+    } else if (inside && line.starts_with("$ ")) {
+      is_plan = line.starts_with("$ emblema plan ");
+      if (is_plan) shown.push_back({line.substr(10), {}});
+    } else if (is_plan) {
       shown.back().lines.push_back(line);
     }
   }

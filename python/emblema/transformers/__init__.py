@@ -9,9 +9,13 @@
 Importing this module makes the attention function "emblema" known to transformers.
 """
 
-from emblema.transformers.attention import register
-from emblema.transformers.cache import EmblemaCache
-from emblema.transformers.models import TESTED_MODEL_TYPES
+from emblema.transformers import versions
+
+versions.check()  # before the imports that an old release lacks names for
+
+from emblema.transformers.attention import register  # noqa: E402
+from emblema.transformers.cache import EmblemaCache  # noqa: E402
+from emblema.transformers.models import TESTED_MODEL_TYPES  # noqa: E402
 
 __all__ = ["EmblemaCache", "TESTED_MODEL_TYPES"]
 

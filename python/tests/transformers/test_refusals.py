@@ -1,5 +1,7 @@
 """What is not served is refused: one error that names the model or argument and what is missing."""
 
+import pathlib
+
 import pytest
 import torch
 import transformers
@@ -9,7 +11,9 @@ from running import CACHE, generate, logits_of, ours
 from transformers import AutoConfig
 
 from emblema import InvalidError, UnsupportedError
-from emblema.transformers import EmblemaCache
+from emblema.transformers import EmblemaCache, versions
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 _SMALL = {**zoo._GROUPED, "num_hidden_layers": 4}
 
@@ -223,3 +227,19 @@ def test_without_its_cache_the_model_is_stock(name):
     stock = generate(zoo.stock(name), ids, attention_mask=mask, max_new_tokens=6)
     assert found.tolist() == stock.tolist()
     assert_equal_logits(logits_of(ours(name), ids[1:]), logits_of(zoo.stock(name), ids[1:]))
+
+
+def test_releases_of_transformers_that_were_not_tested():
+    versions.check("5.19.0")
+    versions.check("5.24.1")
+    for old in ("4.57.6", "5.18.9"):
+        with pytest.raises(UnsupportedError, match="is too old; tested: 5.19 to 5.24"):
+            versions.check(old)
+    with pytest.warns(UserWarning, match="transformers 5.25.0 is newer than what"):
+        versions.check("5.25.0")
+
+
+def test_the_tested_releases_are_those_that_are_installed_for_tests():
+    wanted = (ROOT / "python/requirements/transformers.txt").read_text()
+    oldest, newest = versions.OLDEST, versions.NEWEST
+    assert f">={oldest[0]}.{oldest[1]},<{newest[0]}.{newest[1] + 1}\n" in wanted

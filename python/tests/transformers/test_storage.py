@@ -6,7 +6,7 @@ import pytest
 import torch
 import zoo
 from compare import relative_error
-from running import generate, logits_of, ours
+from running import CACHE, generate, logits_of, ours
 from transformers import AutoModelForCausalLM
 
 import emblema
@@ -98,6 +98,6 @@ def test_logits_to_keep_beside_embeddings(new_cache):
     embedded = model.get_input_embeddings()(ids).detach()
     with torch.no_grad():
         last = model(
-            inputs_embeds=embedded, logits_to_keep=1, cache=new_cache(model), use_cache=True
+            inputs_embeds=embedded, logits_to_keep=1, use_cache=True, **{CACHE: new_cache(model)}
         ).logits
     assert relative_error(last, logits_of(model, ids)[:, -1:]) < 1e-5

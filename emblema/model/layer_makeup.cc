@@ -23,6 +23,8 @@ constexpr auto kWords = std::to_array<LayerWord>({
     {.name = "attention", .attends = true},
     {.name = "sliding_attention", .attends = true, .slides = true},
     {.name = "chunked_attention", .attends = true, .is_chunked = true},
+    {.name = "indexed_attention", .attends = true, .is_indexed = true},
+    {.name = "minimax_m3_sparse", .attends = true, .is_indexed = true},
     {.name = "linear_attention", .is_recurrent = true},
     {.name = "mamba", .is_recurrent = true},
     {.name = "recurrent", .is_recurrent = true},

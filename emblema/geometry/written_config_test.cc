@@ -1,0 +1,106 @@
+// A model's config as transformers 5.24.0 writes it (config.to_json_string(use_diff=False) of the
+// published one, cut to the members that are read) is the model of the preset: the same cache, byte
+// for byte, so the same fingerprint.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "emblema/geometry/model_geometry.h"
+
+namespace emblema {
+namespace {
+
+ModelGeometry geometry_of(const Result<ModelConfig>& model) {
+  EXPECT_TRUE(model) << model.error().describe();
+  auto geometry = ModelGeometry::from(model.value_or(ModelConfig{}));
+  EXPECT_TRUE(geometry) << geometry.error().describe();
+  return *geometry;
+}
+
+void expect_preset(const std::string& preset, const std::string& json) {
+  const ModelGeometry published = geometry_of(load_model_config(preset));
+  const ModelGeometry written = geometry_of(parse_model_config(json, "written"));
+  EXPECT_EQ(written.attention_in_words(), published.attention_in_words()) << preset;
+  EXPECT_EQ(written.fingerprint().hex(), published.fingerprint().hex()) << preset;
+  EXPECT_EQ(written.bytes_per_sequence(100'000).value(),
+            published.bytes_per_sequence(100'000).value())
+      << preset;
+}
+
+// ["a", "b", "b", ...]: the words of `head`, then those of `cycle` over and over.
+std::string words(std::size_t layers, std::vector<std::string> head,
+                  const std::vector<std::string>& cycle) {
+  for (std::size_t i = 0; head.size() < layers; ++i) head.push_back(cycle[i % cycle.size()]);
+  std::string list;
+  for (const std::string& word : head) list += (list.empty() ? "\"" : ", \"") + word + "\"";
+  return "[" + list + "]";
+}
+
+constexpr const char* kCsa = "compressed_sparse_attention";
+constexpr const char* kHca = "heavily_compressed_attention";
+
+std::string deepseek_v4(const std::string& members) {
+  return R"({"model_type": "deepseek_v4", "num_key_value_heads": 1, "head_dim": 512,
+      "qk_rope_head_dim": 64, "partial_rotary_factor": 0.125, "index_head_dim": 128,
+      "index_n_heads": 64, "sliding_window": 128, "max_position_embeddings": 1048576,
+      "num_nextn_predict_layers": 1, "rms_norm_eps": 1e-06, "dtype": "bfloat16",
+      "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128},
+      "compress_rope_theta": 160000, "rope_theta": 10000,
+      "rope_parameters": {
+        "main": {"partial_rotary_factor": 0.125, "rope_theta": 10000, "rope_type": "default"},
+        "compress": {"attention_factor": 1.0, "beta_fast": 32, "beta_slow": 1, "factor": 16,
+                     "original_max_position_embeddings": 65536, "partial_rotary_factor": 0.125,
+                     "rope_theta": 160000, "rope_type": "yarn", "type": "yarn"}}, )" +
+         members + "}";
+}
+
+TEST(WrittenConfig, DeepSeekV4NamesTheKindOfEachLayer) {
+  expect_preset("deepseek-v4-flash",
+                deepseek_v4(R"("hidden_size": 4096, "num_hidden_layers": 43, "q_lora_rank": 1024,
+                    "num_attention_heads": 64, "index_topk": 512, "layer_types": )" +
+                            words(43, {"sliding_attention", "sliding_attention"}, {kCsa, kHca})));
+  expect_preset("deepseek-v4-pro",
+                deepseek_v4(R"("hidden_size": 7168, "num_hidden_layers": 61, "q_lora_rank": 1536,
+                    "num_attention_heads": 128, "index_topk": 1024, "layer_types": )" +
+                            words(61, {kHca, kHca}, {kCsa, kHca})));
+}
+
+TEST(WrittenConfig, LatentLayersWithAnIndexAreCalledIndexed) {
+  expect_preset("deepseek-v3.2",
+                R"({"model_type": "deepseek_v32", "hidden_size": 7168, "num_hidden_layers": 61,
+      "num_attention_heads": 128, "num_key_value_heads": 128, "head_dim": 64, "kv_lora_rank": 512,
+      "q_lora_rank": 1536, "qk_head_dim": 192, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+      "v_head_dim": 128, "index_head_dim": 128, "index_n_heads": 64, "index_topk": 2048,
+      "max_position_embeddings": 163840, "num_nextn_predict_layers": 1, "rms_norm_eps": 1e-06,
+      "rope_parameters": {"beta_fast": 32, "beta_slow": 1, "factor": 40, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "rope_theta": 10000,
+        "rope_type": "yarn", "type": "yarn"}, "layer_types": )" +
+                    words(61, {}, {"indexed_attention"}) + "}");
+  expect_preset("glm-5", R"({"model_type": "glm_moe_dsa", "hidden_size": 6144,
+      "num_hidden_layers": 78, "num_attention_heads": 64, "num_key_value_heads": 64,
+      "head_dim": 64, "kv_lora_rank": 512, "q_lora_rank": 2048, "qk_nope_head_dim": 192,
+      "qk_rope_head_dim": 64, "v_head_dim": 256, "index_head_dim": 128, "index_n_heads": 32,
+      "index_topk": 2048, "max_position_embeddings": 202752, "rms_norm_eps": 1e-05,
+      "rope_parameters": {"rope_theta": 1000000, "rope_type": "default"}, "indexer_types": )" +
+                             words(78, {}, {"full"}) + R"(, "layer_types": )" +
+                             words(78, {}, {"indexed_attention"}) + "}");
+}
+
+TEST(WrittenConfig, MiniMaxM3NamesTheLayersThatPickBlocks) {
+  expect_preset(
+      "minimax-m3",
+      R"({"model_type": "minimax_m3_vl_text", "hidden_size": 6144,
+      "num_hidden_layers": 60, "num_attention_heads": 64, "num_key_value_heads": 4,
+      "head_dim": 128, "max_position_embeddings": 1048576, "rms_norm_eps": 1e-06,
+      "rotary_dim": 64, "num_mtp_modules": 7, "num_nextn_predict_layers": 1,
+      "rope_parameters": {"partial_rotary_factor": 0.5, "rope_theta": 5000000,
+                          "rope_type": "default"},
+      "index_block_size": 128, "index_head_dim": 128, "index_local_blocks": 1,
+      "index_n_heads": 4, "index_topk_blocks": 16, "layer_types": )" +
+          words(60, {"full_attention", "full_attention", "full_attention"}, {"minimax_m3_sparse"}) +
+          "}");
+}
+
+}  // namespace
+}  // namespace emblema

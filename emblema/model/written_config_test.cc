@@ -1,0 +1,139 @@
+// Spellings that transformers 5.24.0 writes and no publisher does: what each means, and what is
+// refused. Sources: its configuration classes, named per test. That presets and what is written of
+// them are the same cache is geometry's written_config_test.cc.
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "emblema/model/model_config_testing.h"
+
+namespace emblema {
+namespace {
+
+using namespace model_testing;
+using testing::Contains;
+using testing::HasSubstr;
+
+// Three layers of latents.
+std::string latent(const std::string& members) {
+  return R"({"model_type": "deepseek_v32", "num_hidden_layers": 3, "num_attention_heads": 4,
+      "hidden_size": 512, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,
+      "v_head_dim": 128, )" +
+         members + "}";
+}
+
+// DeepseekV32Config, GlmMoeDsaConfig, HYV4Config: a layer has index keys where it is called indexed
+// and its indexer is not another's.
+TEST(WrittenConfig, IndexKeysSitWhereBothListsSaySo) {
+  const auto config = parsed(latent(R"("index_topk": 2048, "index_head_dim": 128,
+      "layer_types": ["indexed_attention", "full_attention", "indexed_attention"],
+      "indexer_types": ["full", "full", "shared"])"));
+  EXPECT_TRUE(config.layers[0].has_indexer);
+  EXPECT_FALSE(config.layers[1].has_indexer);
+  EXPECT_FALSE(config.layers[2].has_indexer);
+  for (const LayerFacts& layer : config.layers) EXPECT_EQ(layer.cache, LayerCache::kOwn);
+}
+
+TEST(WrittenConfig, IndexKeysOfUnknownSizeAreRefused) {
+  const std::string indexed =
+      R"("layer_types": ["full_attention", "indexed_attention", "indexed_attention"])";
+  const auto without = refused(latent(indexed));
+  EXPECT_EQ(without.code, ErrorCode::Unsupported);
+  EXPECT_THAT(without.message, HasSubstr("layer_types[1] is \"indexed_attention\""));
+  EXPECT_THAT(without.message, HasSubstr("index_topk is missing or 0"));
+  EXPECT_THAT(refused(latent(indexed + R"(, "index_topk": 0)")).message,
+              HasSubstr("index_topk is missing or 0"));
+  EXPECT_THAT(refused(latent(indexed + R"(, "index_topk": 2048)")).message,
+              HasSubstr("index_head_dim is missing"));
+  EXPECT_THAT(refused(latent(R"("layer_types": ["full_attention", "full_attention",
+                                                "minimax_m3_sparse"])"))
+                  .message,
+              HasSubstr("layer_types[2] is \"minimax_m3_sparse\""));
+  // Qwen4ExpTextConfig: keys and values, and indexer_* that its default leaves null.
+  const auto grouped = refused(plain(R"("indexer_head_dim": null, "layer_types": )" +
+                                     std::string("[\"indexed_attention\"") + [] {
+                                       std::string rest;
+                                       for (int i = 1; i < 32; ++i) rest += ", \"full_attention\"";
+                                       return rest + "]";
+                                     }()));
+  EXPECT_EQ(grouped.code, ErrorCode::Unsupported);
+  EXPECT_THAT(grouped.message, HasSubstr("layer_types[0] is \"indexed_attention\", but how large"));
+}
+
+// MiniMaxM3VLTextConfig
+TEST(WrittenConfig, LayersThatPickBlocksHaveAnIndexKey) {
+  const std::string m3 = R"({"model_type": "minimax_m3_vl_text", "num_hidden_layers": 2,
+      "hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 128,
+      "layer_types": ["full_attention", "minimax_m3_sparse"])";
+  const auto config =
+      parsed(m3 + R"(, "index_head_dim": 64, "index_n_heads": 4, "index_topk_blocks": 16})");
+  EXPECT_FALSE(config.layers[0].has_indexer);
+  EXPECT_TRUE(config.layers[1].has_indexer);
+  EXPECT_EQ(config.index_head_dim, 64u);
+  EXPECT_EQ(config.index_n_heads, 4u);
+  EXPECT_EQ(config.index_topk, 16u);
+  EXPECT_THAT(refused(m3 + "}").message, HasSubstr("index_head_dim is missing"));
+}
+
+// DeepseekV4Config
+std::string deepseek_v4(const std::string& members) {
+  return R"({"model_type": "deepseek_v4", "num_hidden_layers": 3, "hidden_size": 1024,
+      "num_attention_heads": 16, "num_key_value_heads": 1, "head_dim": 512, "qk_rope_head_dim": 64,
+      "sliding_window": 128, "max_position_embeddings": 1048576, )" +
+         members + "}";
+}
+
+constexpr const char* kV4Words = R"("layer_types": ["sliding_attention",
+    "compressed_sparse_attention", "heavily_compressed_attention"], )";
+constexpr const char* kV4Rope = R"("rope_parameters": {
+    "main": {"rope_theta": 10000, "rope_type": "default"},
+    "compress": {"rope_theta": 160000, "rope_type": "yarn", "factor": 16, "attention_factor": 1.0,
+                 "original_max_position_embeddings": 65536}})";
+
+TEST(WrittenConfig, WordsOfDeepSeekV4AreItsRatios) {
+  const auto config = parsed(deepseek_v4(kV4Words + std::string(kV4Rope)));
+  EXPECT_EQ(config.family, AttentionFamily::kCompressed);
+  EXPECT_EQ(config.layers[0].compress_ratio, 0u);
+  EXPECT_EQ(config.layers[1].compress_ratio, 4u);
+  EXPECT_EQ(config.layers[2].compress_ratio, 128u);
+  EXPECT_FALSE(config.layers[0].has_indexer || config.layers[2].has_indexer);
+  EXPECT_TRUE(config.layers[1].has_indexer);
+  EXPECT_EQ(config.layers[0].rope.theta, 10'000.0);
+  EXPECT_EQ(config.layers[0].rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(config.layers[1].rope.theta, 160'000.0);
+  EXPECT_EQ(config.layers[2].rope.scaling, RopeScaling::kYarn);
+  EXPECT_FALSE(config.layers[2].rope.attention_factor) << "amplitude 1 is what unit_amplitude says";
+}
+
+TEST(WrittenConfig, WordsOfDeepSeekV4ThatMeanSomethingElseAreRefused) {
+  const std::string words = kV4Words;
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {words + kV4Rope + R"(, "compress_rates": {"compressed_sparse_attention": 8})",
+       "compress_rates.compressed_sparse_attention is 8; this release counts 4"},
+      {words + kV4Rope + R"(, "compress_rate_hca": 64)",
+       "compress_rate_hca is 64; this release counts 128"},
+      {R"("layer_types": ["full_attention", "sliding_attention", "sliding_attention"], )" +
+           std::string(kV4Rope),
+       "layer_types[0] is \"full_attention\"; this release counts sliding_attention, compressed"},
+      {words + R"("rope_parameters": {"main": {"rope_theta": 10000},
+          "compress": {"rope_theta": 160000, "rope_type": "yarn", "factor": 16,
+            "attention_factor": 1.2, "original_max_position_embeddings": 65536}})",
+       "attention_factor of compressed layers is 1.2; this release counts 1"},
+  };
+  for (const auto& [members, named] : cases) {
+    const auto error = refused(deepseek_v4(members));
+    EXPECT_EQ(error.code, ErrorCode::Unsupported) << members;
+    EXPECT_THAT(error.message, HasSubstr(named));
+  }
+  EXPECT_THAT(
+      refused(deepseek_v4(words + R"("rope_parameters": {"main": {"rope_theta": 10000}})")).message,
+      HasSubstr("rope_parameters.compress is missing"));
+  EXPECT_THAT(
+      refused(deepseek_v4(R"("layer_types": ["sliding_attention"], )" + std::string(kV4Rope)))
+          .message,
+      HasSubstr("layer_types has 1 entries"));
+}
+
+}  // namespace
+}  // namespace emblema

@@ -87,6 +87,26 @@ TEST(WrittenConfig, LatentLayersWithAnIndexAreCalledIndexed) {
                              words(78, {}, {"indexed_attention"}) + "}");
 }
 
+TEST(WrittenConfig, Gemma4sFullLayersDifferByPerLayerConfig) {
+  expect_preset("gemma-4-26b-a4b",
+                R"({"model_type": "gemma4_text", "hidden_size": 2816, "num_hidden_layers": 30,
+      "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256,
+      "attention_k_eq_v": true, "max_position_embeddings": 262144, "num_kv_shared_layers": 0,
+      "sliding_window": 1024, "rms_norm_eps": 1e-06, "rope_parameters": {
+        "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0,
+                           "rope_type": "proportional"},
+        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}},
+      "per_layer_config": {"05": {"head_dim": 512, "num_key_value_heads": 2},
+        "11": {"head_dim": 512, "num_key_value_heads": 2},
+        "17": {"head_dim": 512, "num_key_value_heads": 2},
+        "23": {"head_dim": 512, "num_key_value_heads": 2},
+        "29": {"head_dim": 512, "num_key_value_heads": 2}}, "layer_types": )" +
+                    words(30, {},
+                          {"sliding_attention", "sliding_attention", "sliding_attention",
+                           "sliding_attention", "sliding_attention", "full_attention"}) +
+                    "}");
+}
+
 TEST(WrittenConfig, MiniMaxM3NamesTheLayersThatPickBlocks) {
   expect_preset(
       "minimax-m3",

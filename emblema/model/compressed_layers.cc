@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "emblema/model/layer_overrides.h"
 #include "emblema/model/layer_rope.h"
 
 namespace emblema {
@@ -169,6 +170,7 @@ void fill_compressed(const ConfigFields& text, const ModelFamily& family, ModelC
     if (!rope) return;
     facts.rope = *rope;
   }
+  apply_layer_overrides(text, config);
 }
 
 }  // namespace emblema

@@ -222,8 +222,9 @@ GroupedHeads read_global_heads(const ConfigFields& fields, const ModelFamily& fa
                                GroupedHeads heads) {
   const CountRange width = {1, ConfigLimits::kWidthMax};
   auto global_width = fields.count({"global_head_dim"}, width);
-  const bool is_gemma4 = family.model_type == "gemma4" || family.model_type == "gemma4_text";
-  if (!global_width && is_gemma4) {
+  const bool is_gemma4 = family.model_type.starts_with("gemma4");
+  // Written by transformers 5.24.0, the full layers' width stands in per_layer_config.
+  if (!global_width && is_gemma4 && !fields.has("per_layer_config")) {
     fields.problems().note("global_head_dim is not given: 512 is assumed, as in Gemma4TextConfig");
     global_width = 512;
   }

@@ -1,8 +1,9 @@
 #include "emblema/model/layer_facts.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "emblema/model/grouped_heads.h"
 #include "emblema/model/layer_indexers.h"
 #include "emblema/model/layer_makeup.h"
+#include "emblema/model/layer_overrides.h"
 #include "emblema/model/layer_rope.h"
 #include "emblema/model/layer_sharing.h"
 #include "emblema/model/layer_windows.h"
@@ -38,6 +40,15 @@ void note_positions(const ConfigFields& text, Positions positions) {
   }
 }
 
+// LongRope's tables are copied into every layer.
+bool fits_limit(const ConfigFields& text, const RopeFacts& rope, std::size_t layers) {
+  if (rope.short_factor.size() * layers <= ConfigLimits::kRopePairsTotalMax) return true;
+  text.problems().invalid(
+      fmt::format("short_factor has {} entries for {} layers; allowed: {} in all",
+                  rope.short_factor.size(), layers, ConfigLimits::kRopePairsTotalMax));
+  return false;
+}
+
 // has_rope and rope of every layer; widths come from `width_of(layer)`.
 template <class WidthOf>
 void fill_rope(const ConfigFields& text, const ModelFamily& family, const std::vector<bool>& local,
@@ -50,26 +61,22 @@ void fill_rope(const ConfigFields& text, const ModelFamily& family, const std::v
   note_positions(text, positions);
   const std::vector<bool> rotates = read_rotating_layers(text, family, local);
   if (text.problems().failed()) return;
-  std::array<std::optional<RopeFacts>, 2> by_locality;
+  std::map<std::pair<bool, std::uint64_t>, RopeFacts> known;  // by locality and width
   std::vector<RopeFacts*> all;
   for (std::size_t layer = 0; layer < config->layers.size(); ++layer) {
     LayerFacts& facts = config->layers[layer];
     facts.has_rope = positions == Positions::kRotary && rotates[layer] && attends(facts);
     all.push_back(&facts.rope);
     if (!facts.has_rope) continue;
-    auto& rope = by_locality[local[layer] ? 1 : 0];
-    if (!rope) {
-      rope = read_rope(text, family,
-                       {local[layer], width_of(facts), whole_width, config->max_positions});
-      if (!rope) return;
-      if (rope->short_factor.size() * config->layers.size() > ConfigLimits::kRopePairsTotalMax) {
-        text.problems().invalid(fmt::format(
-            "short_factor has {} entries for {} layers; allowed: {} in all",
-            rope->short_factor.size(), config->layers.size(), ConfigLimits::kRopePairsTotalMax));
-        return;
-      }
+    const std::pair<bool, std::uint64_t> kind = {local[layer], width_of(facts)};
+    auto rope = known.find(kind);
+    if (rope == known.end()) {
+      const auto read =
+          read_rope(text, family, {kind.first, kind.second, whole_width, config->max_positions});
+      if (!read || !fits_limit(text, *read, config->layers.size())) return;
+      rope = known.emplace(kind, *read).first;
     }
-    facts.rope = *rope;
+    facts.rope = rope->second;
   }
   if (!whole_width) apply_rope_lists(text, width_of(*first), all);
 }
@@ -149,6 +156,8 @@ void fill_grouped(const ConfigFields& text, const ModelFamily& family,
     facts.v_head_dim = narrow(heads[layer].v_head_dim);
     facts.has_sinks = heads[layer].attention_heads > 0 && (local[layer] ? local_sinks : full_sinks);
   }
+  apply_layer_overrides(text, config);
+  if (text.problems().failed()) return;
   fill_conv_window(text, config);
   fill_block_sparse_index(text, config);
   if (text.problems().failed()) return;
@@ -183,6 +192,8 @@ void fill_latent(const ConfigFields& text, const ModelFamily& family, ModelConfi
       read_layer_windows(text, family, config->num_hidden_layers, config->max_positions);
   if (text.problems().failed()) return;
   fill_windows(windows, config);
+  apply_layer_overrides(text, config);
+  if (text.problems().failed()) return;
   fill_sparse_indexer(text, config);
   if (text.problems().failed()) return;
   const std::uint32_t width = config->qk_rope_head_dim;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "emblema/model/config_fields.h"
+#include "emblema/model/layer_overrides.h"
 #include "emblema/model/model_config.h"
 #include "emblema/model/model_family.h"
 #include "emblema/model/weight_quantization.h"
@@ -373,6 +374,7 @@ std::string find_towers(const ConfigFields& outer, const ModelConfig& config) {
 void read_weight_facts(const ConfigFields& text, const ConfigFields& outer, ModelConfig* config) {
   const ModelFamily& family = find_model_family(config->model_type, config->architectures);
   const auto block = find_weight_class(family.model_type);
+  const std::string override_path = find_weight_override(text);
   WeightReader reader(text, outer, *config);
   WeightFacts facts = reader.read(block.value_or(WeightClass{}));
   config->kv_cache_scheme = read_kv_cache_scheme(text);
@@ -382,6 +384,9 @@ void read_weight_facts(const ConfigFields& text, const ConfigFields& outer, Mode
     config->weights_missing =
         fmt::format("a rule for the weights of model_type '{}' is not in this release",
                     shortened(config->model_type));
+  } else if (!override_path.empty()) {
+    config->weights_missing =
+        fmt::format("{} makes a layer differ in its weights", shortened(override_path));
   } else if (!reader.missing().empty()) {
     config->weights_missing = reader.missing();
   } else {

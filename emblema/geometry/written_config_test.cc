@@ -66,6 +66,23 @@ TEST(WrittenConfig, DeepSeekV4NamesTheKindOfEachLayer) {
                             words(61, {kHca, kHca}, {kCsa, kHca})));
 }
 
+TEST(WrittenConfig, KimiLinearHasItsMixerFlat) {
+  std::vector<std::string> head;
+  for (int group = 0; group < 6; ++group) {
+    for (int i = 0; i < 3; ++i) head.emplace_back("linear_attention");
+    head.emplace_back("full_attention");
+  }
+  head.insert(head.end(), {"linear_attention", "linear_attention"});
+  expect_preset("kimi-linear-48b-a3b",
+                R"({"model_type": "kimi_linear", "hidden_size": 2304, "num_hidden_layers": 27,
+      "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 64, "kv_lora_rank": 512,
+      "q_lora_rank": null, "qk_head_dim": 192, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+      "v_head_dim": 128, "linear_num_heads": 32, "linear_head_dim": 128,
+      "linear_conv_kernel_dim": 4, "model_max_length": 1048576, "rms_norm_eps": 1e-05,
+      "dtype": "bfloat16", "layer_types": )" +
+                    words(27, head, {"full_attention"}) + "}");
+}
+
 TEST(WrittenConfig, LatentLayersWithAnIndexAreCalledIndexed) {
   expect_preset("deepseek-v3.2",
                 R"({"model_type": "deepseek_v32", "hidden_size": 7168, "num_hidden_layers": 61,
@@ -120,6 +137,28 @@ TEST(WrittenConfig, MiniMaxM3NamesTheLayersThatPickBlocks) {
       "index_n_heads": 4, "index_topk_blocks": 16, "layer_types": )" +
           words(60, {"full_attention", "full_attention", "full_attention"}, {"minimax_m3_sparse"}) +
           "}");
+}
+
+// Default configs of classes that no preset is of. Per layer and token, in numbers of 2 bytes: what
+// DynamicCache of transformers 5.24.0 holds after three tokens of a model without weights.
+TEST(WrittenConfig, OtherClassesKeepWhatTheirOwnCacheHolds) {
+  // BailingHybridConfig: five layers of Kimi delta, one of latents.
+  const ModelGeometry bailing = geometry_of(parse_model_config(
+      R"({"model_type": "bailing_hybrid", "hidden_size": 2560, "num_hidden_layers": 12,
+          "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 64,
+          "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+          "v_head_dim": 128, "linear_num_heads": 32, "linear_head_dim": 128,
+          "linear_conv_kernel_dim": 4, "short_conv_kernel_size": 4, "kda_lower_bound": -5.0,
+          "kda_safe_gate": true, "layer_group_size": 6, "model_max_length": 262144,
+          "rope_parameters": {"rope_theta": 6000000.0, "rope_type": "default"}, "layer_types": )" +
+          words(12, {},
+                {"linear_attention", "linear_attention", "linear_attention", "linear_attention",
+                 "linear_attention", "full_attention"}) +
+          "}",
+      "written"));
+  EXPECT_EQ(bailing.growing_bytes_per_token().value(), Rational(2 * 2 * (512 + 64)));
+  EXPECT_EQ(bailing.state_bytes_per_sequence().value(),
+            10u * (4 * 32 * 128 * 128 + 2 * 3 * 12'288));
 }
 
 }  // namespace

@@ -202,7 +202,9 @@ Positions read_positions(const ConfigFields& fields, const ModelFamily& family,
 std::vector<bool> read_rotating_layers(const ConfigFields& fields, const ModelFamily& family,
                                        const std::vector<bool>& is_local) {
   const std::size_t layers = is_local.size();
-  std::vector<bool> rotates(layers, !fields.flag("mla_use_nope").value_or(false));
+  // KimiLinearConfig of transformers 5.24.0 drops the field: nothing rotates in its class.
+  const bool is_kimi = family.model_type == "kimi_linear";
+  std::vector<bool> rotates(layers, !fields.flag("mla_use_nope").value_or(is_kimi));
   bool any_local = false;
   for (const bool local : is_local) any_local = any_local || local;
   if (family.rope_on_windows_only && any_local) return is_local;

@@ -135,5 +135,47 @@ TEST(WrittenConfig, WordsOfDeepSeekV4ThatMeanSomethingElseAreRefused) {
       HasSubstr("layer_types has 1 entries"));
 }
 
+// KimiLinearConfig
+TEST(WrittenConfig, KimiDeltaNeedsItsOwnSizes) {
+  const std::string kimi = R"({"model_type": "kimi_linear", "num_hidden_layers": 2,
+      "hidden_size": 512, "num_attention_heads": 4, "head_dim": 64, "kv_lora_rank": 512,
+      "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+      "layer_types": ["linear_attention", "full_attention"])";
+  const auto config = parsed(kimi + R"(, "linear_num_heads": 8, "linear_head_dim": 32})");
+  const RecurrentFacts& mixer = config.layers[0].recurrent;
+  EXPECT_EQ(mixer.mixer, RecurrentMixer::kKimiDelta);
+  EXPECT_EQ(mixer.state_heads, 8u);
+  EXPECT_EQ(mixer.state_rows, 32u);
+  EXPECT_EQ(mixer.conv_channels, 3u * 8 * 32);
+  EXPECT_EQ(mixer.conv_columns, 3u);
+  EXPECT_THAT(config.notes, Contains(HasSubstr("linear_conv_kernel_dim is not given: 4")));
+  EXPECT_FALSE(config.layers[1].has_rope) << "nothing rotates in its class";
+  EXPECT_THAT(refused(kimi + R"(, "linear_head_dim": 32})").message,
+              HasSubstr("linear_num_heads is missing"));
+  EXPECT_THAT(refused(kimi + R"(, "linear_num_heads": 8})").message,
+              HasSubstr("linear_head_dim is missing"));
+}
+
+// BailingHybridConfig: its checkpoints give the mixer the model's heads, and the class writes them
+// out under names of their own.
+TEST(WrittenConfig, BailingsDeltaLayersAreToldFromRingsLightning) {
+  const std::string sizes = R"({"model_type": "bailing_hybrid", "num_hidden_layers": 2,
+      "hidden_size": 512, "num_attention_heads": 8, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+      "qk_nope_head_dim": 128, "v_head_dim": 128, "layer_group_size": 2)";
+  for (const std::string members :
+       {R"(, "head_dim": 128, "short_conv_kernel_size": 4, "kda_safe_gate": true})",
+        R"(, "head_dim": 64, "linear_head_dim": 128, "linear_num_heads": 8,
+           "linear_conv_kernel_dim": 4, "kda_lower_bound": -5.0})"}) {
+    const auto config = parsed(sizes + members);
+    const RecurrentFacts& mixer = config.layers[0].recurrent;
+    EXPECT_EQ(mixer.mixer, RecurrentMixer::kKimiDelta) << members;
+    EXPECT_EQ(mixer.state_heads, 8u);
+    EXPECT_EQ(mixer.state_columns, 128u);
+    EXPECT_EQ(mixer.conv_channels, 3u * 8 * 128);
+  }
+  EXPECT_EQ(parsed(sizes + R"(, "head_dim": 128})").layers[0].recurrent.mixer,
+            RecurrentMixer::kLightning);
+}
+
 }  // namespace
 }  // namespace emblema

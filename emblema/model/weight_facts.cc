@@ -116,8 +116,36 @@ class WeightReader {
     facts.o_groups = need({"o_groups"}, {1, ConfigLimits::kHeadsMax});
     facts.o_lora_rank = need({"o_lora_rank"}, kWidthRange);
     facts.streams = need({"hc_mult"}, {1, 1024});
-    facts.hash_layers = need({"num_hash_layers"}, kLayersRange);
+    facts.hash_layers = count_hash_layers();
     facts_.compressed = facts;
+  }
+
+  // What follows the attention of each layer, as transformers 5.24.0 writes it: "dense", "sparse";
+  // of DeepSeek-V4 "moe", and "hash_moe" for the first layers, which pick experts by the token's
+  // number. Empty: the field is absent.
+  std::vector<std::string_view> read_mlp_words() {
+    const JsonValue* types = text_.value().find("mlp_layer_types");
+    std::vector<std::string_view> words;
+    for (std::uint64_t layer = 0; types != nullptr && layer < layers_; ++layer) {
+      const bool is_given = layer < types->items.size();
+      const std::string_view word = is_given ? std::string_view(types->items[layer].text) : "";
+      words.push_back(word);
+      const bool is_known =
+          word == "dense" || word == "sparse" || word == "moe" || word == "hash_moe";
+      const bool is_late = word == "hash_moe" && layer > 0 && words[layer - 1] != word;
+      if (is_known && !is_late) continue;
+      if (missing_.empty()) {
+        missing_ = fmt::format("{}[{}] is no word that is read here",
+                               text_.path_of("mlp_layer_types"), layer);
+      }
+    }
+    return words;
+  }
+
+  std::uint32_t count_hash_layers() {
+    const auto words = read_mlp_words();
+    if (words.empty()) return need({"num_hash_layers"}, kLayersRange);
+    return narrow(static_cast<std::uint64_t>(std::count(words.begin(), words.end(), "hash_moe")));
   }
 
   void read_layer_embedding() {
@@ -268,6 +296,12 @@ class WeightReader {
     if (const JsonValue* list = words()) {
       for (std::uint64_t layer = 0; layer < layers_; ++layer) {
         sparse[layer] = list->items[layer].text == "moe";
+      }
+      return sparse;
+    }
+    if (const auto words = read_mlp_words(); !words.empty()) {
+      for (std::uint64_t layer = 0; layer < layers_; ++layer) {
+        sparse[layer] = words[layer] != "dense";
       }
       return sparse;
     }

@@ -159,6 +159,19 @@ TEST(WrittenConfig, OtherClassesKeepWhatTheirOwnCacheHolds) {
   EXPECT_EQ(bailing.growing_bytes_per_token().value(), Rational(2 * 2 * (512 + 64)));
   EXPECT_EQ(bailing.state_bytes_per_sequence().value(),
             10u * (4 * 32 * 128 * 128 + 2 * 3 * 12'288));
+  // MiMoV2FlashConfig: the class doubles the KV heads of layers that slide.
+  const ModelGeometry mimo = geometry_of(parse_model_config(
+      R"({"model_type": "mimo_v2_flash", "hidden_size": 4096, "num_hidden_layers": 2,
+          "num_attention_heads": 64, "num_key_value_heads": 4, "head_dim": 192,
+          "v_head_dim": 128, "sliding_window": 129, "max_position_embeddings": 131072,
+          "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {
+            "full_attention": {"partial_rotary_factor": 0.334, "rope_theta": 5000000.0},
+            "sliding_attention": {"partial_rotary_factor": 0.334, "rope_theta": 10000.0}}})",
+      "written"));
+  EXPECT_EQ(mimo.growing_bytes_per_token().value(), Rational(2 * 4 * (192 + 128)));
+  EXPECT_EQ(mimo.fixed_bytes_per_sequence().value(), 129u * 2 * 8 * (192 + 128));
+  EXPECT_TRUE(mimo.layers()[1].has_sinks);
+  EXPECT_FALSE(mimo.layers()[0].has_sinks);
 }
 
 }  // namespace

@@ -145,7 +145,9 @@ void fill_grouped(const ConfigFields& text, const ModelFamily& family,
   const auto heads = read_grouped_heads(text, family, config->hidden_size, attention_heads,
                                         attending_layers(*config), local);
   if (text.problems().failed()) return;
-  const bool local_sinks = text.flag("add_swa_attention_sink_bias").value_or(family.sinks);
+  const bool is_mimo = family.model_type == "mimo_v2_flash";  // sinks where it slides, by its class
+  const bool local_sinks =
+      text.flag("add_swa_attention_sink_bias").value_or(family.sinks || is_mimo);
   const bool full_sinks = text.flag("add_full_attention_sink_bias").value_or(family.sinks);
   fill_windows(windows, config);
   for (std::size_t layer = 0; layer < heads.size(); ++layer) {

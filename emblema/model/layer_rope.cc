@@ -40,6 +40,17 @@ struct RopeObject {
   bool is_per_type = false;
 };
 
+std::string_view layer_type_of(bool is_local) {
+  return is_local ? "sliding_attention" : "full_attention";
+}
+
+// BeamConfig (transformers 5.24.0): layers of a type that has no set of parameters do not rotate.
+bool has_no_rope_set(const ConfigFields& fields, const ModelFamily& family, bool is_local) {
+  if (family.model_type != "beam") return false;
+  const auto all = fields.object("rope_parameters");
+  return all && !all->has(layer_type_of(is_local));
+}
+
 RopeObject find_rope_object(const ConfigFields& fields, bool is_local) {
   RopeObject result;
   auto all = fields.object("rope_parameters");
@@ -47,7 +58,7 @@ RopeObject find_rope_object(const ConfigFields& fields, bool is_local) {
   if (!all) return result;
   result.is_per_type = all->has("full_attention") || all->has("sliding_attention");
   if (result.is_per_type) {
-    const std::string_view type = is_local ? "sliding_attention" : "full_attention";
+    const std::string_view type = layer_type_of(is_local);
     result.fields = all->object(type);
     if (!result.fields) {
       fields.problems().invalid(
@@ -205,6 +216,9 @@ std::vector<bool> read_rotating_layers(const ConfigFields& fields, const ModelFa
   // KimiLinearConfig of transformers 5.24.0 drops the field: nothing rotates in its class.
   const bool is_kimi = family.model_type == "kimi_linear";
   std::vector<bool> rotates(layers, !fields.flag("mla_use_nope").value_or(is_kimi));
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    if (has_no_rope_set(fields, family, is_local[layer])) rotates[layer] = false;
+  }
   bool any_local = false;
   for (const bool local : is_local) any_local = any_local || local;
   if (family.rope_on_windows_only && any_local) return is_local;

@@ -36,6 +36,7 @@ constexpr auto kFamilies = std::to_array<ModelFamily>({
     {.model_type = "bailing_moe_v2", .windows = kNever},
     {.model_type = "bamba", .windows = kNever, .rotary_share = 0.5, .mixer = kMamba2},
     {.model_type = "bart", .windows = kNever, .positions = kLearned, .cross_attends = true},
+    {.model_type = "beam", .windows = kNever},
     {.model_type = "blenderbot", .windows = kNever, .positions = kLearned, .cross_attends = true},
     {.model_type = "bloom", .windows = kNever, .positions = kAlibi},
     {.model_type = "chatglm", .windows = kNever, .interleaved = true, .rotary_share = 0.5},

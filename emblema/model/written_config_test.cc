@@ -177,5 +177,64 @@ TEST(WrittenConfig, BailingsDeltaLayersAreToldFromRingsLightning) {
             RecurrentMixer::kLightning);
 }
 
+// DoryConfig: the layers in the middle run n_recurrent_loops times.
+TEST(WrittenConfig, LayersThatRunAgainWithCachesOfTheirOwnAreRefused) {
+  const auto error =
+      refused(plain(R"("n_recurrent_loops": 2, "recurrent_kv_cache_mode": "per_loop")"));
+  EXPECT_EQ(error.code, ErrorCode::Unsupported);
+  EXPECT_THAT(error.message, HasSubstr("n_recurrent_loops is 2: layers that keep keys and values"));
+  EXPECT_EQ(refused(plain(R"("n_recurrent_loops": 2)")).code, ErrorCode::Unsupported);
+  for (const std::string once :
+       {R"("n_recurrent_loops": 1)",
+        R"("n_recurrent_loops": 2, "recurrent_kv_cache_mode": "last_loop")"}) {
+    EXPECT_EQ(growing_bytes(parsed(plain(once))), kPlainMhaBytes) << once;
+  }
+}
+
+// BeamConfig: null in place of a set of parameters.
+TEST(WrittenConfig, LayersOfBeamWithoutRotaryParametersDoNotRotate) {
+  const auto of_type = [](const std::string& type, const std::string& full) {
+    return R"({"model_type": ")" + type + R"(", "num_hidden_layers": 2, "hidden_size": 512,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "sliding_window": 128,
+      "max_position_embeddings": 8192, "layer_types": ["sliding_attention", "full_attention"],
+      "rope_parameters": {"sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+                          "full_attention": )" +
+           full + "}}";
+  };
+  const auto config = parsed(of_type("beam", "null"));
+  EXPECT_TRUE(config.layers[0].has_rope);
+  EXPECT_FALSE(config.layers[1].has_rope);
+  const auto rotating = parsed(of_type("beam", R"({"rope_theta": 500000.0})"));
+  EXPECT_TRUE(rotating.layers[1].has_rope);
+  EXPECT_EQ(rotating.layers[1].rope.theta, 500'000.0);
+  EXPECT_THAT(refused(of_type("gemma3_text", "null")).message,
+              HasSubstr("rope_parameters.full_attention is missing"));
+}
+
+// Qwen3MoeConfig has one window for all layers or none; Qwen3Config lists types instead.
+TEST(WrittenConfig, AWindowOfQwen3MoeIsForEveryLayer) {
+  const std::string members = R"(", "num_hidden_layers": 4, "hidden_size": 512,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 32768,
+      "max_window_layers": 3, "sliding_window": 4096, "use_sliding_window": )";
+  const auto windows = [&](const std::string& type, const std::string& used) {
+    std::string letters;
+    for (const LayerFacts& layer : parsed(R"({"model_type": ")" + type + members + used).layers) {
+      letters += layer.reach == LayerReach::kWindow ? 'w' : 'f';
+    }
+    return letters;
+  };
+  EXPECT_EQ(windows("qwen3_moe", "true}"), "wwww");
+  EXPECT_EQ(windows("qwen3_moe", "false}"), "ffff");
+  EXPECT_EQ(windows("qwen3", "true}"), "fffw");
+}
+
+// XGLMConfig
+TEST(WrittenConfig, HeadsOfXglm) {
+  const auto config = parsed(R"({"model_type": "xglm", "d_model": 1024, "num_layers": 24,
+      "attention_heads": 16, "max_position_embeddings": 2048})");
+  EXPECT_EQ(config.layers[0].num_key_value_heads, 16u);
+  EXPECT_EQ(config.layers[0].head_dim, 64u);
+}
+
 }  // namespace
 }  // namespace emblema

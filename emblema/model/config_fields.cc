@@ -64,6 +64,15 @@ std::optional<std::uint64_t> ConfigFields::count(Aliases aliases, CountRange ran
   return found ? checked_count(*found.value, found.path, range) : std::nullopt;
 }
 
+std::uint64_t ConfigFields::need_count(std::string_view key, CountRange range) const {
+  const auto found = count({key}, range);
+  if (!found && !problems_->failed()) {
+    problems_->invalid(
+        fmt::format("{} is missing; allowed: {} to {}", path_of(key), range.min, range.max));
+  }
+  return found.value_or(0);
+}
+
 std::optional<double> ConfigFields::number(Aliases aliases, NumberRange range) const {
   const Found found = first(aliases);
   return found ? checked_number(*found.value, found.path, range) : std::nullopt;

@@ -72,6 +72,7 @@ class ConfigFields {
 
   std::optional<std::uint64_t> count(Aliases aliases, CountRange range) const;
   std::optional<double> number(Aliases aliases, NumberRange range) const;
+  std::uint64_t need_count(std::string_view key, CountRange range) const;  // absent: a problem, 0
   std::optional<bool> flag(std::string_view key) const;
   std::string text(Aliases aliases) const;  // "" when absent
 

@@ -172,9 +172,21 @@ std::uint64_t read_head_dim(const ConfigFields& fields, const ModelFamily& famil
   return hidden_size / attention_heads;
 }
 
+// MiMoV2FlashConfig of transformers 5.24.0 has no field for it: its class doubles them.
+bool doubles_local_key_value_heads(const ConfigFields& fields, const ModelFamily& family) {
+  return family.model_type == "mimo_v2_flash" && !fields.has("swa_num_key_value_heads");
+}
+
 // Sliding layers whose heads differ from the full ones.
-GroupedHeads read_local_heads(const ConfigFields& fields, GroupedHeads full) {
+GroupedHeads read_local_heads(const ConfigFields& fields, const ModelFamily& family,
+                              GroupedHeads full) {
   GroupedHeads local = full;
+  if (doubles_local_key_value_heads(fields, family)) {
+    local.key_value_heads *= 2;
+    fields.problems().note(
+        "swa_num_key_value_heads is not given: twice num_key_value_heads are assumed, as in the "
+        "class of this model");
+  }
   if (const auto other = fields.object("attention_other_setting")) {
     local.attention_heads =
         other->count({"num_attention_heads"}, kHeadsRange).value_or(local.attention_heads);
@@ -208,7 +220,8 @@ GroupedHeads read_local_heads(const ConfigFields& fields, GroupedHeads full) {
   return local;
 }
 
-bool has_local_heads(const ConfigFields& fields) {
+bool has_local_heads(const ConfigFields& fields, const ModelFamily& family) {
+  if (doubles_local_key_value_heads(fields, family)) return true;
   for (const std::string_view key :
        {"attention_other_setting", "swa_num_attention_heads", "swa_num_key_value_heads",
         "swa_head_dim", "swa_v_head_dim", "num_swa_attention_heads", "num_swa_key_value_heads"}) {
@@ -222,8 +235,9 @@ GroupedHeads read_global_heads(const ConfigFields& fields, const ModelFamily& fa
                                GroupedHeads heads) {
   const CountRange width = {1, ConfigLimits::kWidthMax};
   auto global_width = fields.count({"global_head_dim"}, width);
-  const bool is_gemma4 = family.model_type == "gemma4" || family.model_type == "gemma4_text";
-  if (!global_width && is_gemma4) {
+  const bool is_gemma4 = family.model_type.starts_with("gemma4");
+  // Written by transformers 5.24.0, the full layers' width stands in per_layer_config.
+  if (!global_width && is_gemma4 && !fields.has("per_layer_config")) {
     fields.problems().note("global_head_dim is not given: 512 is assumed, as in Gemma4TextConfig");
     global_width = 512;
   }
@@ -260,7 +274,7 @@ std::vector<std::uint64_t> read_attention_heads(const ConfigFields& fields, std:
   if (heads.empty() && !fields.problems().failed()) {
     heads = fields.counts_per_layer(
         {"num_attention_heads_per_layer", "num_query_heads", "num_attention_heads", "n_head",
-         "n_heads", "num_heads", "decoder_attention_heads"},
+         "n_heads", "num_heads", "decoder_attention_heads", "attention_heads"},
         kHeadsRange, layers);
   }
   if (heads.empty() && !fields.problems().failed()) {
@@ -285,7 +299,7 @@ std::vector<GroupedHeads> read_grouped_heads(const ConfigFields& fields, const M
   const std::uint64_t head_dim =
       problems.failed() ? 0 : read_head_dim(fields, family, hidden_size, attention_heads.front());
   const auto v_given = fields.count({"v_head_dim"}, kWidthOrAbsentRange);
-  const bool local_differs = has_local_heads(fields);
+  const bool local_differs = has_local_heads(fields, family);
   const bool full_differs = fields.has("global_head_dim") ||
                             fields.has("num_global_key_value_heads") ||
                             family.model_type.starts_with("gemma4");
@@ -304,7 +318,7 @@ std::vector<GroupedHeads> read_grouped_heads(const ConfigFields& fields, const M
     heads.head_dim = head_dim;
     heads.v_head_dim = v_given.value_or(0) > 0 ? *v_given : head_dim;
     if (local_differs && is_local[layer]) {
-      if (local.head_dim == 0) local = read_local_heads(fields, heads);
+      if (local.head_dim == 0) local = read_local_heads(fields, family, heads);
       heads = local;
     }
     if (full_differs && !is_local[layer]) heads = read_global_heads(fields, family, heads);

@@ -1,13 +1,17 @@
 #include "emblema/model/layer_facts.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "emblema/model/compressed_layers.h"
 #include "emblema/model/grouped_heads.h"
+#include "emblema/model/layer_indexers.h"
 #include "emblema/model/layer_makeup.h"
+#include "emblema/model/layer_overrides.h"
 #include "emblema/model/layer_rope.h"
 #include "emblema/model/layer_sharing.h"
 #include "emblema/model/layer_windows.h"
@@ -18,23 +22,12 @@ namespace {
 
 constexpr CountRange kWidthRange = {1, ConfigLimits::kWidthMax};
 
-// DeepseekV4Config's defaults, for configs that leave the indexer out.
-constexpr std::uint32_t kCompressedIndexHeadDim = 128;
-constexpr std::uint32_t kCompressedIndexHeads = 64;
-constexpr std::uint32_t kCompressedIndexTopk = 512;
-constexpr std::uint64_t kIndexedRatio = 4;  // CSA: the compressed layers that have an indexer
-
 std::uint32_t narrow(std::uint64_t value) {
   return static_cast<std::uint32_t>(value);  // every range ends below 2^32
 }
 
 std::uint32_t need_width(const ConfigFields& text, std::string_view key) {
-  const auto width = text.count({key}, kWidthRange);
-  if (!width && !text.problems().failed()) {
-    text.problems().invalid(fmt::format("{} is missing; allowed: {} to {}", text.path_of(key),
-                                        kWidthRange.min, kWidthRange.max));
-  }
-  return narrow(width.value_or(0));
+  return narrow(text.need_count(key, kWidthRange));
 }
 
 void note_positions(const ConfigFields& text, Positions positions) {
@@ -45,6 +38,15 @@ void note_positions(const ConfigFields& text, Positions positions) {
   } else if (positions == Positions::kNone) {
     text.problems().note("attention without position embeddings: nothing is rotated");
   }
+}
+
+// LongRope's tables are copied into every layer.
+bool fits_limit(const ConfigFields& text, const RopeFacts& rope, std::size_t layers) {
+  if (rope.short_factor.size() * layers <= ConfigLimits::kRopePairsTotalMax) return true;
+  text.problems().invalid(
+      fmt::format("short_factor has {} entries for {} layers; allowed: {} in all",
+                  rope.short_factor.size(), layers, ConfigLimits::kRopePairsTotalMax));
+  return false;
 }
 
 // has_rope and rope of every layer; widths come from `width_of(layer)`.
@@ -59,26 +61,22 @@ void fill_rope(const ConfigFields& text, const ModelFamily& family, const std::v
   note_positions(text, positions);
   const std::vector<bool> rotates = read_rotating_layers(text, family, local);
   if (text.problems().failed()) return;
-  std::array<std::optional<RopeFacts>, 2> by_locality;
+  std::map<std::pair<bool, std::uint64_t>, RopeFacts> known;  // by locality and width
   std::vector<RopeFacts*> all;
   for (std::size_t layer = 0; layer < config->layers.size(); ++layer) {
     LayerFacts& facts = config->layers[layer];
     facts.has_rope = positions == Positions::kRotary && rotates[layer] && attends(facts);
     all.push_back(&facts.rope);
     if (!facts.has_rope) continue;
-    auto& rope = by_locality[local[layer] ? 1 : 0];
-    if (!rope) {
-      rope = read_rope(text, family,
-                       {local[layer], width_of(facts), whole_width, config->max_positions});
-      if (!rope) return;
-      if (rope->short_factor.size() * config->layers.size() > ConfigLimits::kRopePairsTotalMax) {
-        text.problems().invalid(fmt::format(
-            "short_factor has {} entries for {} layers; allowed: {} in all",
-            rope->short_factor.size(), config->layers.size(), ConfigLimits::kRopePairsTotalMax));
-        return;
-      }
+    const std::pair<bool, std::uint64_t> kind = {local[layer], width_of(facts)};
+    auto rope = known.find(kind);
+    if (rope == known.end()) {
+      const auto read =
+          read_rope(text, family, {kind.first, kind.second, whole_width, config->max_positions});
+      if (!read || !fits_limit(text, *read, config->layers.size())) return;
+      rope = known.emplace(kind, *read).first;
     }
-    facts.rope = *rope;
+    facts.rope = rope->second;
   }
   if (!whole_width) apply_rope_lists(text, width_of(*first), all);
 }
@@ -138,32 +136,6 @@ void fill_conv_window(const ConfigFields& text, ModelConfig* config) {
   }
 }
 
-// MiniMax-M3 picks blocks of keys by one index key per token, on the layers that
-// sparse_attention_freq marks.
-void fill_block_sparse_index(const ConfigFields& text, ModelConfig* config) {
-  const auto sparse = text.object("sparse_attention_config");
-  if (!sparse || !sparse->flag("use_sparse_attention").value_or(true)) return;
-  const std::uint64_t layers = config->num_hidden_layers;
-  auto sparse_on = sparse->counts_per_layer({"sparse_attention_freq"}, {0, 1}, layers);
-  const auto no_value = sparse->counts_per_layer({"sparse_disable_index_value"}, {0, 1}, layers);
-  if (text.problems().failed()) return;
-  if (sparse_on.empty()) sparse_on.assign(layers, 1);
-  for (std::size_t layer = 0; layer < sparse_on.size(); ++layer) {
-    LayerFacts& facts = config->layers[layer];
-    facts.has_indexer = sparse_on[layer] == 1 && facts.cache == LayerCache::kOwn;
-    if (!facts.has_indexer || (!no_value.empty() && no_value[layer] == 1)) continue;
-    text.problems().unsupported(fmt::format(
-        "{} does not switch the index value of layer {} off; this release counts index keys alone",
-        sparse->path_of("sparse_disable_index_value"), layer));
-    return;
-  }
-  config->index_head_dim = need_width(*sparse, "sparse_index_dim");
-  config->index_n_heads =
-      narrow(sparse->count({"sparse_num_index_heads"}, {1, ConfigLimits::kHeadsMax}).value_or(0));
-  config->index_topk =
-      narrow(sparse->count({"sparse_topk_blocks"}, {0, ConfigLimits::kWidthMax}).value_or(0));
-}
-
 void fill_grouped(const ConfigFields& text, const ModelFamily& family,
                   const std::vector<std::uint64_t>& attention_heads, ModelConfig* config) {
   const auto windows =
@@ -173,7 +145,9 @@ void fill_grouped(const ConfigFields& text, const ModelFamily& family,
   const auto heads = read_grouped_heads(text, family, config->hidden_size, attention_heads,
                                         attending_layers(*config), local);
   if (text.problems().failed()) return;
-  const bool local_sinks = text.flag("add_swa_attention_sink_bias").value_or(family.sinks);
+  const bool is_mimo = family.model_type == "mimo_v2_flash";  // sinks where it slides, by its class
+  const bool local_sinks =
+      text.flag("add_swa_attention_sink_bias").value_or(family.sinks || is_mimo);
   const bool full_sinks = text.flag("add_full_attention_sink_bias").value_or(family.sinks);
   fill_windows(windows, config);
   for (std::size_t layer = 0; layer < heads.size(); ++layer) {
@@ -184,6 +158,8 @@ void fill_grouped(const ConfigFields& text, const ModelFamily& family,
     facts.v_head_dim = narrow(heads[layer].v_head_dim);
     facts.has_sinks = heads[layer].attention_heads > 0 && (local[layer] ? local_sinks : full_sinks);
   }
+  apply_layer_overrides(text, config);
+  if (text.problems().failed()) return;
   fill_conv_window(text, config);
   fill_block_sparse_index(text, config);
   if (text.problems().failed()) return;
@@ -192,36 +168,6 @@ void fill_grouped(const ConfigFields& text, const ModelFamily& family,
   }
   fill_rope(
       text, family, local, false, [](const LayerFacts& facts) { return facts.head_dim; }, config);
-}
-
-// Which layers cache an index key: all, or those that indexer_types calls "full" (the others use
-// the choice of the layer before).
-std::vector<bool> read_indexed_layers(const ConfigFields& text, std::uint64_t layers) {
-  const JsonValue* types = text.layer_list("indexer_types", layers);
-  std::vector<bool> indexed(layers, true);
-  for (std::uint64_t layer = 0; types != nullptr && layer < layers; ++layer) {
-    const JsonValue& type = types->items[layer];
-    indexed[layer] = type.is_string() && type.text == "full";
-    if (indexed[layer] || (type.is_string() && type.text == "shared")) continue;
-    text.problems().unsupported(fmt::format("{}[{}] is {}; this release counts full and shared",
-                                            text.path_of("indexer_types"), layer, type.describe()));
-    break;
-  }
-  return indexed;
-}
-
-void fill_sparse_indexer(const ConfigFields& text, ModelConfig* config) {
-  const auto topk = text.count({"index_topk"}, {0, ConfigLimits::kWidthMax});
-  if (topk.value_or(0) == 0) return;
-  config->index_topk = narrow(*topk);
-  config->index_head_dim = need_width(text, "index_head_dim");
-  config->index_n_heads =
-      narrow(text.count({"index_n_heads"}, {1, ConfigLimits::kHeadsMax}).value_or(0));
-  const auto indexed = read_indexed_layers(text, config->num_hidden_layers);
-  for (std::size_t layer = 0; layer < indexed.size(); ++layer) {
-    LayerFacts& facts = config->layers[layer];
-    facts.has_indexer = indexed[layer] && facts.cache == LayerCache::kOwn;
-  }
 }
 
 // MiniCPM3's class takes hidden_size / num_attention_heads where v_head_dim is absent.
@@ -248,81 +194,13 @@ void fill_latent(const ConfigFields& text, const ModelFamily& family, ModelConfi
       read_layer_windows(text, family, config->num_hidden_layers, config->max_positions);
   if (text.problems().failed()) return;
   fill_windows(windows, config);
+  apply_layer_overrides(text, config);
+  if (text.problems().failed()) return;
   fill_sparse_indexer(text, config);
   if (text.problems().failed()) return;
   const std::uint32_t width = config->qk_rope_head_dim;
   fill_rope(
       text, family, locality(windows), true, [width](const LayerFacts&) { return width; }, config);
-}
-
-std::vector<std::uint64_t> read_compress_ratios(const ConfigFields& text, std::uint64_t layers) {
-  const JsonValue* list = text.layer_list("compress_ratios", layers);
-  std::vector<std::uint64_t> ratios;
-  for (std::uint64_t layer = 0; list != nullptr && layer < layers; ++layer) {
-    const auto ratio = list->items[layer].as_count();
-    if (!ratio || (*ratio != 0 && *ratio != 4 && *ratio != 128)) {
-      text.problems().invalid(fmt::format("{}[{}] is {}; allowed: 0, 4 or 128",
-                                          text.path_of("compress_ratios"), layer,
-                                          list->items[layer].describe()));
-      return {};
-    }
-    ratios.push_back(*ratio);
-  }
-  return ratios;
-}
-
-void fill_compressed_indexer(const ConfigFields& text, ModelConfig* config) {
-  const auto width = text.count({"index_head_dim"}, kWidthRange);
-  const auto heads = text.count({"index_n_heads"}, {1, ConfigLimits::kHeadsMax});
-  const auto topk = text.count({"index_topk"}, kWidthRange);
-  if (!width || !heads || !topk) {
-    text.problems().note(
-        fmt::format("index_head_dim, index_n_heads or index_topk is not given: {}, {} and {} are "
-                    "assumed, as in "
-                    "DeepseekV4Config",
-                    kCompressedIndexHeadDim, kCompressedIndexHeads, kCompressedIndexTopk));
-  }
-  config->index_head_dim = narrow(width.value_or(kCompressedIndexHeadDim));
-  config->index_n_heads = narrow(heads.value_or(kCompressedIndexHeads));
-  config->index_topk = narrow(topk.value_or(kCompressedIndexTopk));
-}
-
-void fill_compressed(const ConfigFields& text, const ModelFamily& family, ModelConfig* config) {
-  const std::uint32_t head_dim = need_width(text, "head_dim");
-  const auto rope_width =
-      text.count({"qk_rope_head_dim"}, {2, std::max<std::uint64_t>(head_dim, 2)});
-  const auto window = text.count({"sliding_window"}, {1, ConfigLimits::kWindowTokensMax});
-  const auto q_rank = text.count({"q_lora_rank"}, kWidthRange);
-  const auto ratios = read_compress_ratios(text, config->num_hidden_layers);
-  if (!rope_width) need_width(text, "qk_rope_head_dim");
-  if (!window && !text.problems().failed()) {
-    text.problems().invalid(fmt::format("{} is missing; allowed: 1 to {}",
-                                        text.path_of("sliding_window"),
-                                        ConfigLimits::kWindowTokensMax));
-  }
-  if (text.problems().failed()) return;
-  if (q_rank) config->q_lora_rank = narrow(*q_rank);
-  config->qk_rope_head_dim = narrow(*rope_width);
-  if (std::find(ratios.begin(), ratios.end(), kIndexedRatio) != ratios.end()) {
-    fill_compressed_indexer(text, config);
-  }
-  const RopeQuestion question = {false, *rope_width, true, config->max_positions};
-  std::array<std::optional<RopeFacts>, 2> by_compression;
-  for (std::size_t layer = 0; layer < ratios.size(); ++layer) {
-    LayerFacts& facts = config->layers[layer];
-    facts.reach = LayerReach::kWindow;
-    facts.window_tokens = narrow(*window);
-    facts.num_key_value_heads = 1;
-    facts.head_dim = head_dim;
-    facts.v_head_dim = head_dim;
-    facts.compress_ratio = narrow(ratios[layer]);
-    facts.has_indexer = ratios[layer] == kIndexedRatio;
-    facts.has_sinks = true;
-    auto& rope = by_compression[ratios[layer] > 0 ? 1 : 0];
-    if (!rope) rope = read_compressed_rope(text, family, question, ratios[layer]);
-    if (!rope) return;
-    facts.rope = *rope;
-  }
 }
 
 // Without its rank a latent would be read as keys and values of every head.
@@ -342,9 +220,7 @@ void need_latent_rank(const ConfigFields& text, const ModelFamily& family) {
 }  // namespace
 
 AttentionFamily read_attention_family(const ConfigFields& text, const ModelFamily& family) {
-  if (text.has("compress_ratios") || family.model_type == "deepseek_v4") {
-    return AttentionFamily::kCompressed;
-  }
+  if (has_compressed_layers(text, family)) return AttentionFamily::kCompressed;
   if (!text.flag("use_mla").value_or(true)) return AttentionFamily::kGrouped;
   if (text.has("kv_lora_rank")) return AttentionFamily::kLatent;
   need_latent_rank(text, family);
@@ -428,11 +304,6 @@ void fill_layers(const ConfigFields& text, const ConfigFields& outer, const Mode
       fill_latent(text, family, config);
       break;
     case AttentionFamily::kCompressed:
-      if (!text.has("compress_ratios")) {
-        text.problems().invalid(fmt::format("{} is missing; allowed: a list of 0, 4 and 128",
-                                            text.path_of("compress_ratios")));
-        break;
-      }
       fill_compressed(text, family, config);
       break;
   }

@@ -23,6 +23,8 @@ constexpr auto kWords = std::to_array<LayerWord>({
     {.name = "attention", .attends = true},
     {.name = "sliding_attention", .attends = true, .slides = true},
     {.name = "chunked_attention", .attends = true, .is_chunked = true},
+    {.name = "indexed_attention", .attends = true, .is_indexed = true},
+    {.name = "minimax_m3_sparse", .attends = true, .is_indexed = true},
     {.name = "linear_attention", .is_recurrent = true},
     {.name = "mamba", .is_recurrent = true},
     {.name = "recurrent", .is_recurrent = true},
@@ -45,12 +47,23 @@ RecurrentMixer mixer_by_fields(const ConfigFields& fields) {
   return RecurrentMixer::kNone;
 }
 
+// Ring-2.5 and its successor share a model_type: Lightning in the one, Kimi delta in the other
+// (BailingHybridConfig of transformers 5.24.0), which alone has these.
+bool is_delta_bailing(const ConfigFields& fields, const ModelFamily& family) {
+  return family.model_type == "bailing_hybrid" &&
+         (fields.has("kda_lower_bound") || fields.has("kda_safe_gate") ||
+          fields.has("linear_head_dim"));
+}
+
+RecurrentMixer find_mixer(const ConfigFields& fields, const ModelFamily& family) {
+  if (is_delta_bailing(fields, family)) return RecurrentMixer::kKimiDelta;
+  return family.mixer != RecurrentMixer::kNone ? family.mixer : mixer_by_fields(fields);
+}
+
 class MakeupReader {
  public:
   MakeupReader(const ConfigFields& fields, const ModelFamily& family, std::uint64_t layers)
-      : fields_(fields), family_(family), layers_(layers) {
-    mixer_ = family.mixer != RecurrentMixer::kNone ? family.mixer : mixer_by_fields(fields);
-  }
+      : fields_(fields), family_(family), layers_(layers), mixer_(find_mixer(fields, family)) {}
 
   Makeup read() const {
     for (const auto rule :
@@ -357,7 +370,7 @@ class MakeupReader {
   std::string_view rule_names() const {
     switch (family_.mixer) {
       case RecurrentMixer::kKimiDelta:
-        return "linear_attn_config with full_attn_layers and kda_layers";
+        return "linear_attn_config with full_attn_layers and kda_layers, or layer_types";
       case RecurrentMixer::kLightning:
         return "attn_type_list, layer_group_size or layer_types";
       default:

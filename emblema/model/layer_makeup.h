@@ -32,6 +32,7 @@ struct LayerWord {
   bool slides = false;
   bool is_chunked = false;
   bool is_recurrent = false;
+  bool is_indexed = false;  // attends to what an index of its own picks: layer_indexers.h
 };
 
 // nullptr, with a problem recorded: no string, or a word that nobody here knows.

@@ -40,6 +40,17 @@ struct RopeObject {
   bool is_per_type = false;
 };
 
+std::string_view layer_type_of(bool is_local) {
+  return is_local ? "sliding_attention" : "full_attention";
+}
+
+// BeamConfig (transformers 5.24.0): layers of a type that has no set of parameters do not rotate.
+bool has_no_rope_set(const ConfigFields& fields, const ModelFamily& family, bool is_local) {
+  if (family.model_type != "beam") return false;
+  const auto all = fields.object("rope_parameters");
+  return all && !all->has(layer_type_of(is_local));
+}
+
 RopeObject find_rope_object(const ConfigFields& fields, bool is_local) {
   RopeObject result;
   auto all = fields.object("rope_parameters");
@@ -47,7 +58,7 @@ RopeObject find_rope_object(const ConfigFields& fields, bool is_local) {
   if (!all) return result;
   result.is_per_type = all->has("full_attention") || all->has("sliding_attention");
   if (result.is_per_type) {
-    const std::string_view type = is_local ? "sliding_attention" : "full_attention";
+    const std::string_view type = layer_type_of(is_local);
     result.fields = all->object(type);
     if (!result.fields) {
       fields.problems().invalid(
@@ -66,6 +77,32 @@ RopeObject find_rope_object(const ConfigFields& fields, bool is_local) {
   }
   result.fields = std::move(all);
   return result;
+}
+
+// DeepSeek-V4 as transformers 5.24.0 writes it: one set for layers that are a window alone, one for
+// those that compress. Before that, one set for both and two bases beside it.
+RopeObject find_compressed_rope_object(const ConfigFields& fields, std::uint64_t compress_ratio) {
+  const auto all = fields.object("rope_parameters");
+  if (!all || (!all->has("main") && !all->has("compress"))) return find_rope_object(fields, false);
+  const std::string_view kind = compress_ratio == 0 ? "main" : "compress";
+  RopeObject result;
+  result.is_per_type = true;
+  result.fields = all->object(kind);
+  if (!result.fields) {
+    fields.problems().invalid(fmt::format(
+        "{} is missing, but some layers are of that kind; allowed: an object", all->path_of(kind)));
+  }
+  return result;
+}
+
+// cos and sin of compressed layers stay at amplitude 1, which transformers spells out for YaRN.
+void drop_unit_factor(const ConfigFields& fields, RopeFacts* rope) {
+  if (rope->attention_factor.value_or(1.0) != 1.0) {
+    fields.problems().unsupported(
+        fmt::format("attention_factor of compressed layers is {}; this release counts 1",
+                    *rope->attention_factor));
+  }
+  rope->attention_factor.reset();
 }
 
 double top_level_theta(const ConfigFields& fields, const ModelFamily& family,
@@ -176,7 +213,12 @@ Positions read_positions(const ConfigFields& fields, const ModelFamily& family,
 std::vector<bool> read_rotating_layers(const ConfigFields& fields, const ModelFamily& family,
                                        const std::vector<bool>& is_local) {
   const std::size_t layers = is_local.size();
-  std::vector<bool> rotates(layers, !fields.flag("mla_use_nope").value_or(false));
+  // KimiLinearConfig of transformers 5.24.0 drops the field: nothing rotates in its class.
+  const bool is_kimi = family.model_type == "kimi_linear";
+  std::vector<bool> rotates(layers, !fields.flag("mla_use_nope").value_or(is_kimi));
+  for (std::size_t layer = 0; layer < layers; ++layer) {
+    if (has_no_rope_set(fields, family, is_local[layer])) rotates[layer] = false;
+  }
   bool any_local = false;
   for (const bool local : is_local) any_local = any_local || local;
   if (family.rope_on_windows_only && any_local) return is_local;
@@ -239,7 +281,7 @@ std::optional<RopeFacts> read_rope(const ConfigFields& fields, const ModelFamily
 std::optional<RopeFacts> read_compressed_rope(const ConfigFields& fields, const ModelFamily& family,
                                               const RopeQuestion& question,
                                               std::uint64_t compress_ratio) {
-  const RopeObject object = find_rope_object(fields, false);
+  const RopeObject object = find_compressed_rope_object(fields, compress_ratio);
   if (fields.problems().failed()) return std::nullopt;
   RopeFacts rope;
   rope.interleaved = is_interleaved(fields, family);
@@ -248,7 +290,9 @@ std::optional<RopeFacts> read_compressed_rope(const ConfigFields& fields, const 
   if (compress_ratio == 0) {
     rope.theta = read_theta(fields, family, object, question);
   } else {
-    const auto theta = fields.number({"compress_rope_theta"}, kThetaRange);
+    auto theta =
+        object.is_per_type ? object.fields->number({"rope_theta"}, kThetaRange) : std::nullopt;
+    if (!theta) theta = fields.number({"compress_rope_theta"}, kThetaRange);
     if (!theta && !fields.problems().failed()) {
       fields.problems().invalid(
           fmt::format("{} is missing, but some layers are compressed; allowed: a number from {}",
@@ -257,6 +301,7 @@ std::optional<RopeFacts> read_compressed_rope(const ConfigFields& fields, const 
     rope.theta = theta.value_or(0.0);
     if (object.fields) {
       read_rope_scaling(fields, *object.fields, question.max_positions, &rope);
+      drop_unit_factor(fields, &rope);
     } else {
       fields.problems().note(fmt::format("{} is not given: compressed layers rotate without YaRN",
                                          fields.path_of("rope_scaling")));

@@ -135,7 +135,10 @@ std::vector<bool> every_nth_full(std::uint64_t layers, std::uint64_t every) {
   return local;
 }
 
-std::vector<bool> local_from_layer(const ConfigFields& fields, std::uint64_t layers) {
+std::vector<bool> local_from_layer(const ConfigFields& fields, const ModelFamily& family,
+                                   std::uint64_t layers) {
+  // Qwen3MoeConfig of transformers 5.24.0 has a window for all layers or for none.
+  if (family.model_type == "qwen3_moe") return std::vector<bool>(layers, true);
   const auto given = fields.count({"max_window_layers"}, {0, ConfigLimits::kLayersMax});
   if (!given) {
     fields.problems().note(
@@ -152,7 +155,8 @@ std::vector<bool> local_from_layer(const ConfigFields& fields, std::uint64_t lay
 std::vector<bool> local_by_family(const ConfigFields& fields, const ModelFamily& family,
                                   const Window& window, std::uint64_t layers) {
   if (follows_qwen_rule(fields, family)) {
-    return window.tokens > 0 ? local_from_layer(fields, layers) : std::vector<bool>(layers, false);
+    return window.tokens > 0 ? local_from_layer(fields, family, layers)
+                             : std::vector<bool>(layers, false);
   }
   const bool has_pattern =
       fields.has("sliding_window_pattern") && family.windows != WindowRule::kNever;

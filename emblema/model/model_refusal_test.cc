@@ -98,6 +98,7 @@ TEST(ModelRefusal, WhatThisReleaseCannotCountIsRefusedByTheFieldThatAnnouncesIt)
       {R"("sparse_config": {"kernel_size": 32})", "sparse_config is an object"},
       {R"("index_topk_freq": 4)", "index_topk_freq is 4"},
       {R"("tie_kv_across_layers": true)", "tie_kv_across_layers is true"},
+      {R"("kv_source_layers": [0, 0, 2, 2])", "kv_source_layers is a list of 4"},
       {R"("attention_types": [[["global", "local"], 16]])", "attention_types is a list of 1"},
       {R"("mamba_d_state": 16)", "mamba_d_state is 16"},
       {R"("linear_num_value_heads": 32)", "linear_num_value_heads is 32"},

@@ -204,21 +204,33 @@ class StateReader {
     set_state(values, key_width, value_width, facts);
   }
 
-  void read_kimi_delta(RecurrentFacts* facts) const {
-    const auto linear = fields_.object("linear_attn_config");
-    if (!linear) {
-      if (!fields_.problems().failed()) {
-        fields_.problems().invalid(fmt::format("{} is missing; allowed: an object",
-                                               fields_.path_of("linear_attn_config")));
-      }
-      return;
-    }
-    const std::uint64_t heads = need(*linear, {"num_heads"}, kHeadsRange);
-    const std::uint64_t width = need(*linear, {"head_dim"}, kWidthRange);
-    const std::uint64_t kernel =
-        or_class(*linear, {"short_conv_kernel_size"}, kKernelRange, kKernel);
+  void set_kimi_delta(std::uint64_t heads, std::uint64_t width, std::uint64_t kernel,
+                      RecurrentFacts* facts) const {
     set_conv(3 * heads * width, kernel, facts);  // q, k and v, each under a convolution of its own
     set_state(heads, width, width, facts);
+  }
+
+  void read_kimi_delta(RecurrentFacts* facts) const {
+    const auto linear = fields_.object("linear_attn_config");
+    if (!linear) return read_flat_kimi_delta(facts);
+    const std::uint64_t heads = need(*linear, {"num_heads"}, kHeadsRange);
+    const std::uint64_t width = need(*linear, {"head_dim"}, kWidthRange);
+    set_kimi_delta(heads, width,
+                   or_class(*linear, {"short_conv_kernel_size"}, kKernelRange, kKernel), facts);
+  }
+
+  // As transformers 5.24.0 writes it. BailingHybridConfig of a checkpoint has no names of their own
+  // for the mixer's heads: they are the model's.
+  void read_flat_kimi_delta(RecurrentFacts* facts) const {
+    const bool of_model = !fields_.has("linear_head_dim") &&
+                          (fields_.has("kda_lower_bound") || fields_.has("kda_safe_gate"));
+    const std::uint64_t heads = of_model ? need(fields_, {"num_attention_heads"}, kHeadsRange)
+                                         : need(fields_, {"linear_num_heads"}, kHeadsRange);
+    const std::uint64_t width = of_model ? need(fields_, {"head_dim"}, kWidthRange)
+                                         : need(fields_, {"linear_head_dim"}, kWidthRange);
+    const std::uint64_t kernel = or_class(
+        fields_, {"linear_conv_kernel_dim", "short_conv_kernel_size"}, kKernelRange, kKernel);
+    set_kimi_delta(heads, width, kernel, facts);
   }
 
   void read_lightning(RecurrentFacts* facts) const {

@@ -26,6 +26,7 @@ constexpr auto kFeatures = std::to_array<Feature>({
     {"tie_kv_across_layers", "layers that share another layer's keys and values"},
     {"num_kv_reused_layers", "layers that share another layer's keys and values"},
     {"kv_reuse_every_i_layer", "layers that share another layer's keys and values"},
+    {"kv_source_layers", "layers that share another layer's latents"},
     {"ssm_cfg", "state-space layers"},
     {"mixer_types", "layers of several mixers"},
     {"hyena_layer_idxs", "convolution layers"},
@@ -205,6 +206,17 @@ void refuse_unknown(const ConfigFields& fields, std::string_view field, const Js
                                             fields.path_of(field), value.describe(), what));
 }
 
+// Dory runs layers in the middle several times over, each time with keys and values of their own
+// (DoryConfig of transformers 5.24.0); "last_loop" keeps those of the last time alone.
+void refuse_loops(const ConfigFields& text) {
+  const auto loops = text.count({"n_recurrent_loops"}, {1, ConfigLimits::kLayersMax});
+  if (loops.value_or(1) == 1 || text.text({"recurrent_kv_cache_mode"}) == "last_loop") return;
+  text.problems().unsupported(fmt::format(
+      "{} is {}: layers that keep keys and values for each of their runs, which this release does "
+      "not count",
+      text.path_of("n_recurrent_loops"), *loops));
+}
+
 }  // namespace
 
 void refuse_unplain_attention(const ConfigFields& text, const ConfigFields& outer,
@@ -235,6 +247,7 @@ void refuse_unplain_attention(const ConfigFields& text, const ConfigFields& oute
 void refuse_uncounted_features(const ConfigFields& text, const ConfigFields& outer) {
   refuse_cacheless_type(text);
   refuse_cacheless_type(outer);
+  refuse_loops(text);
   for (const Feature& feature : kFeatures) {
     const JsonValue* value = text.value().find(feature.field);
     if (value != nullptr && announces(*value)) return refuse(text, feature, *value);

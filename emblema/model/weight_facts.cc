@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "emblema/model/config_fields.h"
+#include "emblema/model/layer_overrides.h"
 #include "emblema/model/model_config.h"
 #include "emblema/model/model_family.h"
 #include "emblema/model/weight_quantization.h"
@@ -115,8 +116,36 @@ class WeightReader {
     facts.o_groups = need({"o_groups"}, {1, ConfigLimits::kHeadsMax});
     facts.o_lora_rank = need({"o_lora_rank"}, kWidthRange);
     facts.streams = need({"hc_mult"}, {1, 1024});
-    facts.hash_layers = need({"num_hash_layers"}, kLayersRange);
+    facts.hash_layers = count_hash_layers();
     facts_.compressed = facts;
+  }
+
+  // What follows the attention of each layer, as transformers 5.24.0 writes it: "dense", "sparse";
+  // of DeepSeek-V4 "moe", and "hash_moe" for the first layers, which pick experts by the token's
+  // number. Empty: the field is absent.
+  std::vector<std::string_view> read_mlp_words() {
+    const JsonValue* types = text_.value().find("mlp_layer_types");
+    std::vector<std::string_view> words;
+    for (std::uint64_t layer = 0; types != nullptr && layer < layers_; ++layer) {
+      const bool is_given = layer < types->items.size();
+      const std::string_view word = is_given ? std::string_view(types->items[layer].text) : "";
+      words.push_back(word);
+      const bool is_known =
+          word == "dense" || word == "sparse" || word == "moe" || word == "hash_moe";
+      const bool is_late = word == "hash_moe" && layer > 0 && words[layer - 1] != word;
+      if (is_known && !is_late) continue;
+      if (missing_.empty()) {
+        missing_ = fmt::format("{}[{}] is no word that is read here",
+                               text_.path_of("mlp_layer_types"), layer);
+      }
+    }
+    return words;
+  }
+
+  std::uint32_t count_hash_layers() {
+    const auto words = read_mlp_words();
+    if (words.empty()) return need({"num_hash_layers"}, kLayersRange);
+    return narrow(static_cast<std::uint64_t>(std::count(words.begin(), words.end(), "hash_moe")));
   }
 
   void read_layer_embedding() {
@@ -270,6 +299,12 @@ class WeightReader {
       }
       return sparse;
     }
+    if (const auto words = read_mlp_words(); !words.empty()) {
+      for (std::uint64_t layer = 0; layer < layers_; ++layer) {
+        sparse[layer] = words[layer] != "dense";
+      }
+      return sparse;
+    }
     apply_periods(&sparse);
     if (!failed()) apply_dense_lists(&sparse);
     return sparse;
@@ -373,6 +408,7 @@ std::string find_towers(const ConfigFields& outer, const ModelConfig& config) {
 void read_weight_facts(const ConfigFields& text, const ConfigFields& outer, ModelConfig* config) {
   const ModelFamily& family = find_model_family(config->model_type, config->architectures);
   const auto block = find_weight_class(family.model_type);
+  const std::string override_path = find_weight_override(text);
   WeightReader reader(text, outer, *config);
   WeightFacts facts = reader.read(block.value_or(WeightClass{}));
   config->kv_cache_scheme = read_kv_cache_scheme(text);
@@ -382,6 +418,9 @@ void read_weight_facts(const ConfigFields& text, const ConfigFields& outer, Mode
     config->weights_missing =
         fmt::format("a rule for the weights of model_type '{}' is not in this release",
                     shortened(config->model_type));
+  } else if (!override_path.empty()) {
+    config->weights_missing =
+        fmt::format("{} makes a layer differ in its weights", shortened(override_path));
   } else if (!reader.missing().empty()) {
     config->weights_missing = reader.missing();
   } else {

@@ -154,6 +154,25 @@ TEST(WeightFacts, WhichLayersHaveExperts) {
             "DEDEDE");
 }
 
+// Written by transformers 5.24.0 in place of first_k_dense_replace and moe_layer_freq.
+TEST(WeightFacts, MlpLayerTypesSayWhichLayersHaveExperts) {
+  const std::string experts = R"("intermediate_size": 512, "moe_intermediate_size": 128,
+      "n_routed_experts": 8, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+      "kv_lora_rank": 32, "qk_rope_head_dim": 16, "qk_nope_head_dim": 16, "v_head_dim": 16,
+      "mlp_layer_types": )";
+  const auto of_words = [&](const std::string& words) {
+    return parsed(of_type("deepseek_v3", experts + words, 3));
+  };
+  const auto config = of_words(R"(["dense", "sparse", "dense", "sparse"])");
+  ASSERT_TRUE(config.weights) << config.weights_missing;
+  EXPECT_EQ(kinds_of(*config.weights), "DED");
+  EXPECT_EQ(of_words(R"(["dense", "sparse"])").weights_missing,
+            "mlp_layer_types[2] is no word that is read here");
+  EXPECT_EQ(of_words(R"(["dense", "sparse", "sponge"])").weights_missing,
+            "mlp_layer_types[2] is no word that is read here");
+  EXPECT_EQ(of_words("4").weights_missing, "mlp_layer_types[0] is no word that is read here");
+}
+
 TEST(WeightFacts, LayersOfOneThingAlone) {
   const auto facts = facts_of(R"({"model_type": "nemotron_h", "num_hidden_layers": 5,
       "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 1000, "intermediate_size": 256,
@@ -169,13 +188,13 @@ TEST(WeightFacts, DeepSeekV4sOwnFieldsAreNeeded) {
   const auto v4 = [](const std::string& members) {
     return parsed(R"({"model_type": "deepseek_v4", "num_hidden_layers": 3, "hidden_size": 64,
         "num_attention_heads": 4, "head_dim": 16, "qk_rope_head_dim": 8, "sliding_window": 8,
-        "compress_ratios": [0, 4, 128],
         "compress_rope_theta": 160000, "vocab_size": 1000, "q_lora_rank": 32,
         "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 96)" +
                   members + "}");
   };
-  EXPECT_EQ(v4("").weights_missing, "o_groups is not given");
-  const ModelConfig config = v4(R"(, "o_groups": 2, "o_lora_rank": 8, "hc_mult": 4,
+  const std::string published = R"(, "compress_ratios": [0, 4, 128])";
+  EXPECT_EQ(v4(published).weights_missing, "o_groups is not given");
+  const ModelConfig config = v4(published + R"(, "o_groups": 2, "o_lora_rank": 8, "hc_mult": 4,
       "num_hash_layers": 1, "expert_dtype": "fp4", "quantization_config":
       {"quant_method": "fp8", "weight_block_size": [128, 128]})");
   ASSERT_TRUE(config.weights) << config.weights_missing;
@@ -184,6 +203,22 @@ TEST(WeightFacts, DeepSeekV4sOwnFieldsAreNeeded) {
   EXPECT_EQ(config.weights->compressed->streams, 4u);
   EXPECT_EQ(config.weights->quantization->linear->scale_bytes, 1u) << "scales are exponents";
   EXPECT_EQ(config.weights->quantization->experts->bits, 4u);
+  // The same as transformers 5.24.0 writes it.
+  const std::string words = R"(, "layer_types": ["sliding_attention",
+      "compressed_sparse_attention", "heavily_compressed_attention"],
+      "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128},
+      "o_groups": 2, "o_lora_rank": 8, "hc_mult": 4, "quantization_config":
+      {"quant_method": "fp8", "weight_block_size": [128, 128], "expert_dtype": "fp4"},
+      "mlp_layer_types": )";
+  const ModelConfig written = v4(words + R"(["hash_moe", "moe", "moe"])");
+  ASSERT_TRUE(written.weights) << written.weights_missing;
+  EXPECT_EQ(written.weights->compressed->hash_layers, 1u);
+  EXPECT_EQ(written.weights->quantization->linear->scale_bytes, 1u);
+  EXPECT_EQ(written.weights->quantization->experts->bits, 4u);
+  EXPECT_EQ(kinds_of(*written.weights), kinds_of(*config.weights));
+  EXPECT_EQ(v4(words + R"(["moe", "hash_moe", "moe"])").weights_missing,
+            "mlp_layer_types[1] is no word that is read here")
+      << "only the first layers pick by the token's number";
 }
 
 TEST(WeightFacts, Gemma4sDenseMlpStandsBesideItsExperts) {

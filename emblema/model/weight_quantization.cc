@@ -295,9 +295,12 @@ std::optional<QuantizationFacts> read_quantization(const ConfigFields& fields) {
   const auto quantization = fields.object("quantization_config");
   if (!quantization || quantization->value().items.empty()) return std::nullopt;
   // DeepSeek-V4 stores its block scales as exponents of one byte, and its experts as MXFP4.
-  const bool exponents = fields.has("compress_ratios");
+  const bool exponents = fields.has("compress_ratios") || fields.has("compress_rates");
   QuantizationFacts facts = QuantizationReader(*quantization, exponents).read();
-  if (fields.text({"expert_dtype"}) == "fp4" && facts.uncounted.empty()) facts.experts = mxfp4();
+  // transformers 5.24.0 moves the type of the experts in here.
+  std::string experts = quantization->text({"expert_dtype"});
+  if (experts.empty()) experts = fields.text({"expert_dtype"});
+  if (experts == "fp4" && facts.uncounted.empty()) facts.experts = mxfp4();
   return facts;
 }
 

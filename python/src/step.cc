@@ -13,6 +13,10 @@ namespace {
 // Floats of queries and results that one kernel call is given at most, unless one token takes more.
 constexpr std::uint64_t kFloatsMax = std::uint64_t{16} << 20;
 
+// Multiplications from which on a second thread is worth waking: about a millisecond of one core.
+// torch's own threads wait busily for its next product, and whoever wakes takes a core from them.
+constexpr double kWorthSharing = 3e7;
+
 std::string shape_in_words(const HeadTensor& tensor) {
   return fmt::format("[{}][{}][{}][{}]", tensor.sequences, tensor.heads, tensor.tokens,
                      tensor.width);
@@ -208,7 +212,8 @@ Status Step::attend_pieces(const LayerGeometry& layer, std::span<const Piece> pi
   inputs.tokens = tokens;
   inputs.sequences = asking_;
   inputs.sinks = options.sinks;
-  const AttentionOptions how{.workspace = &workspace_, .threads = threads_};
+  ThreadPool* threads = multiplications(layer, pieces) < kWorthSharing ? nullptr : threads_;
+  const AttentionOptions how{.workspace = &workspace_, .threads = threads};
   if (Status ok = prefill_attention(inputs, results_, lse_, options.expansion, how); !ok) return ok;
   at = 0;
   for (const Piece& piece : pieces) {
@@ -230,6 +235,15 @@ bool Step::window_fits(const LayerGeometry& layer, std::uint64_t window) const {
   if (layer.window_tokens > 0) return false;
   return std::ranges::all_of(
       rows_, [&](const StepRow& row) { return row.position + row.tokens() <= window; });
+}
+
+double Step::multiplications(const LayerGeometry& layer, std::span<const Piece> pieces) const {
+  double count = 0;
+  for (const Piece& piece : pieces) {
+    const auto keys = static_cast<double>(rows_[piece.row].position + piece.first + piece.tokens);
+    count += static_cast<double>(piece.tokens) * keys;
+  }
+  return count * layer.query_heads * (layer.key_dim + layer.value_dim);
 }
 
 void Step::clear_padding(const HeadTensor& out) const {

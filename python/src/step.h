@@ -72,6 +72,7 @@ class Step {
   Status attend_pieces(const LayerGeometry& layer, std::span<const Piece> pieces,
                        const HeadTensor& query, const HeadTensor& out,
                        const AttendOptions& options);
+  double multiplications(const LayerGeometry& layer, std::span<const Piece> pieces) const;
   bool window_fits(const LayerGeometry& layer, std::uint64_t window) const;
   void clear_padding(const HeadTensor& out) const;
 

@@ -129,6 +129,7 @@ class EmblemaCache(Cache):
                 f"model's, {geometry.attention_in_words}, stored alike"
             )
         self.engine = engine or models.engine_of(model, geometry, pool_bytes, 0)
+        self._core: _core.Step | None = None  # kept for its scratch
         self._rows: list[Row] = []
         self._columns = 0
         self._forget_step()
@@ -286,8 +287,9 @@ class EmblemaCache(Cache):
             row.sequence.reserve(new)
             own = skipped + share.columns[share.columns.size - new :]
             self._pending.append(np.zeros(new, np.int64) if ids is None else ids[index, own])
-        core = _core.Step(self.engine)
-        core.begin(
+        if self._core is None:
+            self._core = _core.Step(self.engine)
+        self._core.begin(
             [
                 (row.sequence, share.columns.tolist(), share.position)
                 for row, share in zip(self._rows, shares, strict=True)
@@ -295,7 +297,7 @@ class EmblemaCache(Cache):
             columns,
         )
         self._mask = mask
-        self._step = steps.RunningStep(core, self._value_widths, self._up)
+        self._step = steps.RunningStep(self._core, self._value_widths, self._up)
 
     def _take_back(self) -> None:
         if self._is_first:
@@ -380,6 +382,7 @@ class EmblemaCache(Cache):
             model = self._model()
             assert model is not None
             self.engine = models.engine_of(model, self._geometry, self._pool_bytes, _DRAFT_TOKENS)
+            self._core = None
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         """Row i goes on from what row beam_idx[i] holds; nothing is copied but a last block."""
@@ -414,6 +417,7 @@ class EmblemaCache(Cache):
             raise emblema.InvalidError("fork during a forward; allowed: between calls")
         other = object.__new__(EmblemaCache)
         other.__dict__.update(self.__dict__)
+        other._core = None
         other.layers = [
             _Layer(other, layer.index, layer.window_tokens or None)
             for layer in self._geometry.layers

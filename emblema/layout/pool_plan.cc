@@ -307,10 +307,15 @@ class Division {
     const std::uint64_t blocks = plan_.groups[group].blocks;
     const Need& need = needs_[group];
     if (blocks / options_.steps_max < need.on_the_way) return blocks / need.on_the_way;
-    // Behind the end of a chunk nothing is left, and no next one would ever be refused: then count
-    // what each needs for one more token.
+    // Behind the end of a chunk nothing is left: such a group refuses nobody, others do. Where no
+    // group is left with anything, count what each sequence needs for one more token.
+    if (need.behind == 0 && !leaves_nothing()) return UINT64_MAX;
     const std::uint64_t behind = need.behind > 0 ? need.behind : need.rest;
     return options_.steps_max + (blocks - options_.steps_max * need.on_the_way) / behind;
+  }
+
+  bool leaves_nothing() const {
+    return std::ranges::all_of(needs_, [](const Need& need) { return need.behind == 0; });
   }
 
   // Longest sequence that `blocks` blocks of a group hold; UINT64_MAX for a window or chunk that is

@@ -236,6 +236,25 @@ RC_GTEST_PROP(PoolPlan, SequencesRunUntilOneIsRefusedAndTheirNumberIsThePlans, (
   RC_ASSERT(ran == std::min(kEnough, plan->sequences));
 }
 
+// Chunks of 5 are over at 5 tokens and hold nothing; chunks of 3 hold the 2 tokens behind the last
+// one. The second group never refuses, so the first decides.
+TEST(PoolPlan, AChunkThatIsOverRefusesNobodyWhereAnotherGroupHoldsSomething) {
+  ModelLayout layout;
+  for (const auto& [bytes, chunk] : {std::pair{64, 3}, std::pair{62 * 64, 5}}) {
+    BlockLayout group;
+    group.block_tokens = 1;
+    group.block_bytes = static_cast<std::uint64_t>(bytes);
+    group.retention = Retention::kChunk;
+    group.window_tokens = static_cast<std::uint64_t>(chunk);
+    layout.groups.push_back(group);
+  }
+  const PoolPlanOptions options{.sequence_tokens = 5, .max_sequences = 1, .step_tokens = 1};
+  const auto plan = plan_pool(layout, 64 + 62 * 64 + 604'672, options);
+  ASSERT_TRUE(plan.has_value());
+  // One runs and needs 3 blocks at most; each that stays keeps 2.
+  EXPECT_EQ(plan->sequences, 1 + (plan->groups[0].blocks - 3) / 2);
+}
+
 RC_GTEST_PROP(PoolPlan, AnyDivisionFitsAndWhatItPromisesFits, ()) {
   const ModelLayout layout = any_layout();
   std::uint64_t smallest = 0;

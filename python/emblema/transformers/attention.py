@@ -109,7 +109,8 @@ def _without_cache(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
 def emblema_mask(*args: Any, **kwargs: Any) -> torch.Tensor | None:
     """The mask of a forward: none while a step of an EmblemaCache runs, which knows what each token
     sees; else the one that the fallback needs. UnsupportedError: a mask that is not causal."""
-    if steps.current() is None:
+    step = steps.current()
+    if step is None or not step.is_of(kwargs["config"]):
         kind = "eager" if _needs_eager(kwargs["config"]) else "sdpa"
         mask: torch.Tensor | None = ALL_MASK_ATTENTION_FUNCTIONS[kind](*args, **kwargs)
         return mask

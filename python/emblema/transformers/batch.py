@@ -26,7 +26,7 @@ def bool_mask(attention_mask: Any, batch: int, past: int, columns: int) -> Mask:
         return np.ones(wanted, dtype=bool)
     if not isinstance(attention_mask, torch.Tensor) or attention_mask.ndim != 2:
         raise emblema.UnsupportedError(
-            f"attention_mask is {_in_words(attention_mask)}; allowed: a tensor [batch][columns], "
+            f"attention_mask is {in_words(attention_mask)}; allowed: a tensor [batch][columns], "
             "1 for tokens and 0 for padding"
         )
     if tuple(attention_mask.shape) != wanted:
@@ -38,10 +38,11 @@ def bool_mask(attention_mask: Any, batch: int, past: int, columns: int) -> Mask:
     return mask
 
 
-def _in_words(given: Any) -> str:
+def in_words(given: Any) -> str:
+    """What an argument is, for a message."""
     if isinstance(given, torch.Tensor):
         return f"a tensor {list(given.shape)}"
-    return f"a {type(given).__name__}"
+    return "missing" if given is None else f"a {type(given).__name__}"
 
 
 def positions_of(
@@ -53,7 +54,7 @@ def positions_of(
         return np.broadcast_to(np.arange(past, past + columns, dtype=np.int64), (batch, columns))
     if not isinstance(position_ids, torch.Tensor) or position_ids.ndim > 2:
         raise emblema.UnsupportedError(
-            f"position_ids is {_in_words(position_ids)}; allowed: a tensor [batch][columns]"
+            f"position_ids is {in_words(position_ids)}; allowed: a tensor [batch][columns]"
         )
     given = position_ids.detach().to("cpu", torch.int64).numpy()
     given = given.reshape((-1, given.shape[-1]))

@@ -8,67 +8,27 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache
 
 import emblema
 from emblema import _core
-from emblema.transformers import hooks, models, steps
+from emblema.transformers import forward, models, steps
 from emblema.transformers.batch import (
     Mask,
     Row,
     bool_mask,
+    in_words,
     masked_since,
     positions_of,
     share_of,
 )
+from emblema.transformers.cache_layer import CacheLayer
 from emblema.transformers.latent import bypass_expansion, is_latent, up_projections_of
 from emblema.transformers.starting import Identity, Starter
 
 # Tokens that may be taken back exactly where windows would have let go of their rows: more than
 # assisted decoding guesses at once (20 unless told otherwise).
 _DRAFT_TOKENS = 64
-
-
-class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]
-    """What transformers asks of one layer. The rows are the cache's; it is not kept alive here."""
-
-    is_compileable = False
-    is_croppable = True
-    supports_early_init = False
-
-    def __init__(self, cache: "EmblemaCache", index: int, window: int | None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._cache = weakref.ref(cache)
-        self._index = index
-        self.is_sliding = window is not None
-        if window is not None:
-            self.sliding_window = window
-
-    def _columns(self) -> int:
-        cache = self._cache()
-        return 0 if cache is None else cache.columns
-
-    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: memory is the engine's."""
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        cache = self._cache()
-        if cache is None:
-            raise emblema.InvalidError("this layer's EmblemaCache is gone")
-        return cache.store(key_states, value_states, self._index)
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self._columns() + query_length, 0
-
-    def get_seq_length(self) -> int:
-        return self._columns()
-
-    def get_max_length(self) -> int:
-        return -1
-
-    get_max_cache_shape = get_max_length  # its name before 5.20
 
 
 class EmblemaCache(Cache):
@@ -107,14 +67,15 @@ class EmblemaCache(Cache):
         salt: str = "",
         untested: bool = False,
     ) -> None:
+        _check_arguments(pool_bytes, engine, tenant, salt, untested)
         models.check_model(model, untested)
         geometry = models.geometry_of(model, kv_dtype)
         models.check_rows(model, geometry)
         modules = models.attention_modules(model, len(geometry.layers))
         for module in modules:
             if is_latent(module):
-                bypass_expansion(model, module)
-        hooks.install(model)
+                bypass_expansion(module)
+        forward.install(model)
         self._model: Callable[[], models.Model] = weakref.ref(model)
         self._geometry = geometry
         self._up = {i: up_projections_of(m) for i, m in enumerate(modules) if is_latent(m)}
@@ -132,10 +93,12 @@ class EmblemaCache(Cache):
         self._core: _core.Step | None = None  # kept for its scratch
         self._rows: list[Row] = []
         self._columns = 0
+        self._is_anonymous = False
         self._forget_step()
         super().__init__(
             layers=[
-                _Layer(self, layer.index, layer.window_tokens or None) for layer in geometry.layers
+                CacheLayer(self, layer.index, layer.window_tokens or None)
+                for layer in geometry.layers
             ]
         )
 
@@ -169,6 +132,14 @@ class EmblemaCache(Cache):
     def why(self, input_ids: torch.Tensor) -> emblema.WhyReport:
         """What a new cache would find of these tokens [columns] or [1][columns], and why not the
         rest. Changes nothing."""
+        if not isinstance(input_ids, torch.Tensor) or input_ids.is_floating_point():
+            raise emblema.InvalidError(
+                f"input_ids is {in_words(input_ids)}; allowed: a tensor of token ids"
+            )
+        if input_ids.ndim > 2 or (input_ids.ndim == 2 and input_ids.shape[0] != 1):
+            raise emblema.InvalidError(
+                f"input_ids is {list(input_ids.shape)}; allowed: [columns] or [1, columns]"
+            )
         tokens = input_ids.detach().to("cpu", torch.int64).flatten().numpy()
         return self._starter().why(tokens)
 
@@ -178,7 +149,7 @@ class EmblemaCache(Cache):
             f"{self._columns} columns)"
         )
 
-    # ---- a step: what the hooks call -------------------------------------------------------------
+    # ---- a step: what forward.py calls -----------------------------------------------------------
 
     @property
     def is_running(self) -> bool:
@@ -213,8 +184,16 @@ class EmblemaCache(Cache):
         """
         self._check_model(module)
         given = input_ids if input_ids is not None else inputs_embeds
-        if given is None or given.ndim < 2:
-            raise emblema.InvalidError("input_ids is missing; allowed: a tensor [batch][columns]")
+        wanted = 2 if input_ids is not None else 3
+        if not isinstance(given, torch.Tensor) or given.ndim != wanted:
+            raise emblema.InvalidError(
+                f"input_ids is {in_words(given)}; allowed: a tensor [batch][columns]"
+            )
+        if input_ids is None and self._rows and not self._is_anonymous:
+            raise emblema.UnsupportedError(
+                "inputs_embeds behind tokens, which are found by their ids; allowed: input_ids, or "
+                "a new EmblemaCache that begins with inputs_embeds"
+            )
         batch, columns = int(given.shape[0]), int(given.shape[1])
         if columns == 0:
             raise emblema.InvalidError(
@@ -226,6 +205,8 @@ class EmblemaCache(Cache):
         ids = None if input_ids is None else input_ids.detach().to("cpu", torch.int64).numpy()
         skipped = 0
         self._is_first = not self._rows
+        if self._is_first:
+            self._is_anonymous = input_ids is None
         try:
             if self._is_first:
                 skipped = self._start(ids, mask, positions, keep)
@@ -249,6 +230,7 @@ class EmblemaCache(Cache):
                 f"cache belongs to another model than this {models.name_of(module)}; allowed: "
                 "EmblemaCache(model) of the model that is called"
             )
+        models.check_attention(model)
 
     def _start(
         self, ids: Any, mask: Mask, positions: np.ndarray[Any, Any], keep: int | None
@@ -260,8 +242,10 @@ class EmblemaCache(Cache):
 
     def _starter(self) -> Starter:
         model = self._model()
-        assert model is not None
-        identity = Identity(*self._identity, models.weights_state(model))
+        if model is None:
+            raise emblema.InvalidError("the model of this EmblemaCache is gone")
+        is_shared = not models.rotates_by_length(model)
+        identity = Identity(*self._identity, models.weights_state(model), is_shared)
         return Starter(self.engine, identity, self._windows)
 
     def _follow_mask(self, batch: int, mask: Mask) -> None:
@@ -270,10 +254,11 @@ class EmblemaCache(Cache):
                 f"input_ids has {batch} sequences; allowed: {len(self._rows)}, as in the cache"
             )
         hidden = [masked_since(i, row, mask[i]) for i, row in enumerate(self._rows)]
+        if not any(hidden):
+            return
+        self._truncate([row.tokens() - hidden[i] for i, row in enumerate(self._rows)])
         for index, row in enumerate(self._rows):
-            if hidden[index]:
-                self._truncate(row, row.tokens() - hidden[index])
-                row.stored = row.stored & mask[index]
+            row.stored = row.stored & mask[index]
 
     def _prepare(
         self, ids: Any, mask: Mask, positions: np.ndarray[Any, Any], columns: int, skipped: int
@@ -284,7 +269,7 @@ class EmblemaCache(Cache):
         self._pending = []
         for index, (row, share) in enumerate(zip(self._rows, shares, strict=True)):
             new = max(share.position + share.columns.size - row.sequence.tokens, 0)
-            row.sequence.reserve(new)
+            self._reserve(row, new)
             own = skipped + share.columns[share.columns.size - new :]
             self._pending.append(np.zeros(new, np.int64) if ids is None else ids[index, own])
         if self._core is None:
@@ -297,11 +282,24 @@ class EmblemaCache(Cache):
             columns,
         )
         self._mask = mask
-        self._step = steps.RunningStep(self._core, self._value_widths, self._up)
+        self._step = steps.RunningStep(self._core, self._value_widths, self._up, self._configs())
+
+    def _configs(self) -> list[Any]:
+        model = self._model()
+        return [model.config, models.text_config(model)]
+
+    def _reserve(self, row: Row, tokens: int) -> None:
+        try:
+            row.sequence.reserve(tokens)
+        except emblema.InvalidError as error:  # a step has a longest length, and nothing else
+            raise emblema.InvalidError(
+                f"input_ids has {tokens} new tokens for a sequence: {error}; longer prompts in "
+                "pieces (prefill_chunk_size), or an engine with larger step_tokens"
+            ) from None
 
     def _take_back(self) -> None:
         if self._is_first:
-            self.release()
+            self._let_go()
         else:
             for row in self._rows:
                 row.sequence.cancel()
@@ -321,12 +319,8 @@ class EmblemaCache(Cache):
     def finish(self) -> None:
         """Ends a forward that went well: its rows are accepted and can be found."""
         mask, pending = self._mask, self._pending
-        try:
-            for row, ids in zip(self._rows, pending, strict=True):
-                row.sequence.commit(ids)
-        except BaseException:
-            self.abandon()
-            raise
+        for row, ids in zip(self._rows, pending, strict=True):
+            row.sequence.commit(ids)
         for index, row in enumerate(self._rows):
             row.stored = np.concatenate((row.stored, mask[index]))
         self._columns += mask.shape[1]
@@ -340,6 +334,8 @@ class EmblemaCache(Cache):
 
     def abandon(self) -> None:
         """Ends a forward that failed: its rows are given back."""
+        if self._step is None:
+            return
         steps.leave(self._token)
         self._take_back()
 
@@ -354,6 +350,10 @@ class EmblemaCache(Cache):
 
         UnsupportedError: a window has let go of rows that the shorter sequence needs.
         """
+        if not isinstance(tokens_to_remove, int):
+            raise emblema.InvalidError(
+                f"tokens_to_remove is a {type(tokens_to_remove).__name__}; allowed: an int"
+            )
         kept = tokens_to_remove if tokens_to_remove > 0 else self._columns + tokens_to_remove
         if kept >= self._columns:
             return
@@ -361,20 +361,30 @@ class EmblemaCache(Cache):
             raise emblema.InvalidError(
                 f"crop of {-tokens_to_remove} columns; allowed: up to the {self._columns} held"
             )
+        self._truncate([int(row.stored[:kept].sum()) for row in self._rows])
         for row in self._rows:
-            self._truncate(row, int(row.stored[:kept].sum()))
             row.stored = row.stored[:kept]
         self._columns = kept
 
-    def _truncate(self, row: Row, tokens: int) -> None:
-        if tokens >= row.sequence.tokens:
+    def _truncate(self, tokens: list[int]) -> None:
+        """Takes each row back to so many tokens, or, where one cannot be, none of them."""
+        short = [i for i, row in enumerate(self._rows) if tokens[i] < row.sequence.tokens]
+        if not self._windows:  # every row is held
+            for i in short:
+                self._rows[i].sequence.truncate(tokens[i])
             return
-        _, lost = row.sequence.truncate(tokens)
-        if lost:
+        forks = {i: self._rows[i].sequence.fork() for i in short}
+        lost = [forks[i].truncate(tokens[i])[1] for i in short]
+        if any(lost):
+            for fork in forks.values():
+                fork.release()
             raise emblema.UnsupportedError(
-                f"crop to {tokens} tokens: a window let go of {lost} that would be needed again; "
-                "allowed: fewer, or activate_past_recording() before the first call"
+                f"crop to {tokens} tokens: a window let go of {max(lost)} that would be needed "
+                "again; allowed: fewer, or activate_past_recording() before the first call"
             )
+        for i, fork in forks.items():
+            self._rows[i].sequence.release()
+            self._rows[i].sequence = fork
 
     def activate_past_recording(self) -> None:
         """Keeps what windows need to take back up to 64 tokens. Before the first call."""
@@ -399,6 +409,13 @@ class EmblemaCache(Cache):
         self._select([i for i in range(len(self._rows)) for _ in range(repeats)])
 
     def _select(self, indices: Sequences[int]) -> None:
+        for index in indices:
+            if not 0 <= index < len(self._rows):
+                raise emblema.InvalidError(
+                    f"row {index} of the batch; allowed: 0 to {len(self._rows) - 1}"
+                )
+        if not indices:
+            self.release()
         chosen = [self._rows[i] for i in indices]
         rows, used = [], set()
         for row in chosen:
@@ -419,7 +436,7 @@ class EmblemaCache(Cache):
         other.__dict__.update(self.__dict__)
         other._core = None
         other.layers = [
-            _Layer(other, layer.index, layer.window_tokens or None)
+            CacheLayer(other, layer.index, layer.window_tokens or None)
             for layer in self._geometry.layers
         ]
         other._rows = [
@@ -432,6 +449,11 @@ class EmblemaCache(Cache):
 
     def release(self) -> None:
         """Gives everything back; what was sealed can still be found. The cache is empty again."""
+        if self.is_running:
+            raise emblema.InvalidError("release during a forward; allowed: between calls")
+        self._let_go()
+
+    def _let_go(self) -> None:
         for row in self._rows:
             row.sequence.release()
         self._rows = []
@@ -440,3 +462,18 @@ class EmblemaCache(Cache):
     def reset(self) -> None:
         """The same, by the name that transformers uses."""
         self.release()
+
+
+def _check_arguments(
+    pool_bytes: Any, engine: Any, tenant: Any, salt: Any, untested: Any
+) -> None:
+    """InvalidError, naming the first argument of another type than allowed."""
+    for name, given, kinds, allowed in (
+        ("pool_bytes", pool_bytes, (int, str, type(None)), "a number, '4GiB', or None"),
+        ("engine", engine, (emblema.Engine, type(None)), "an emblema.Engine, or None"),
+        ("tenant", tenant, (str,), "a str"),
+        ("salt", salt, (str,), "a str"),
+        ("untested", untested, (bool,), "True or False"),
+    ):
+        if not isinstance(given, kinds):
+            raise emblema.InvalidError(f"{name} is {given!r}; allowed: {allowed}")

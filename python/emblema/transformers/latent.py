@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from emblema.transformers.models import Model, refuse
+import emblema
 from emblema.transformers.weights import state_of, write_count
 
 
@@ -34,20 +34,26 @@ class UpProjections:
         self._key_up: torch.Tensor
         self._value_up: torch.Tensor
 
+    def _weight(self) -> torch.Tensor:
+        module = self._module()
+        check_projection(module)
+        weight: torch.Tensor = module.kv_b_proj.weight
+        return weight
+
     def _split(self) -> tuple[torch.Tensor, torch.Tensor]:
-        weight = self._module().kv_b_proj.weight.detach()
+        weight = self._weight().detach()
         per_head = weight.view(-1, self.content_dim + self.value_dim, self.latent_dim)
         return per_head[:, : self.content_dim], per_head[:, self.content_dim :]
 
     def look(self) -> None:
         """Looks for writes that no count shows; when sequences begin."""
-        seen = state_of(self._module().kv_b_proj.weight)
+        seen = state_of(self._weight())
         if seen != self._seen:
             self._made_from = None
         self._seen = seen
 
     def _refresh(self) -> None:
-        now = write_count(self._module().kv_b_proj.weight)
+        now = write_count(self._weight())
         if now == self._made_from:
             return
         key_up, value_up = self._split()
@@ -95,14 +101,27 @@ def _pass_latents(self: Any, latent: torch.Tensor, rope: torch.Tensor) -> Any:
     return type(self).expand_kv(self, latent, rope)
 
 
-def bypass_expansion(model: Model, module: Any) -> None:
+_pass_latents.__name__ = "expand_kv"  # by which pickle finds the class's own again
+
+
+def check_projection(module: Any) -> None:
+    """UnsupportedError unless the weight of kv_b_proj is all that it does."""
+    projection = getattr(module, "kv_b_proj", None)
+    what = type(projection).__name__
+    if type(projection) is nn.Linear:
+        if projection.bias is not None:
+            what += " with a bias"
+        elif projection._forward_hooks or projection._forward_pre_hooks:
+            what += " with a hook"
+        else:
+            return
+    raise emblema.UnsupportedError(
+        f"{type(module).__name__}: kv_b_proj of layer {module.layer_idx} is {what}; allowed: "
+        "torch.nn.Linear without bias or hooks, whose weight is absorbed"
+    )
+
+
+def bypass_expansion(module: Any) -> None:
     """Lets latents from an Emblema cache reach the attention function unexpanded."""
-    projection: Any = getattr(module, "kv_b_proj", None)
-    if type(projection) is not nn.Linear or projection.bias is not None:
-        raise refuse(
-            model,
-            f"kv_b_proj of layer {module.layer_idx} is {type(projection).__name__}"
-            f"{' with a bias' if getattr(projection, 'bias', None) is not None else ''}; allowed: "
-            "torch.nn.Linear without bias, whose weight is absorbed",
-        )
+    check_projection(module)
     module.expand_kv = types.MethodType(_pass_latents, module)

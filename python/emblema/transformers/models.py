@@ -42,6 +42,7 @@ TESTED_MODEL_TYPES = frozenset(
 )
 
 _KV_DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_LONG_STEP = 131_072  # tokens of one forward
 _POOL_SHARE = 4  # a pool is a quarter of the machine's memory where the user says nothing
 
 
@@ -90,17 +91,22 @@ def check_model(model: Model, untested: bool) -> None:
             "not among the tested model types; allowed: "
             f"{', '.join(sorted(TESTED_MODEL_TYPES))} (untested=True tries it all the same)",
         )
-    if config._attn_implementation != "emblema":
-        raise refuse(
-            model,
-            f"its attention is '{config._attn_implementation}'; allowed: "
-            "attn_implementation='emblema' at loading, or "
-            "model.set_attn_implementation('emblema')",
-        )
+    check_attention(model)
     if model.device.type != "cpu":
         raise refuse(model, f"its weights are on {model.device}; allowed: cpu")
     if model.dtype not in _KV_DTYPES:
         raise refuse(model, f"its dtype is {model.dtype}; allowed: float32, bfloat16, float16")
+
+
+def check_attention(model: Model) -> None:
+    """UnsupportedError unless the model's attention function is "emblema"."""
+    found = text_config(model)._attn_implementation
+    if found != "emblema":
+        raise refuse(
+            model,
+            f"its attention is '{found}'; allowed: attn_implementation='emblema' at loading, or "
+            "model.set_attn_implementation('emblema')",
+        )
 
 
 def geometry_of(model: Model, kv_dtype: str | None) -> emblema.Geometry:
@@ -161,26 +167,56 @@ def engine_of(
     options = (geometry.fingerprint, pool_bytes, draft_tokens_max)
     shared = _engines.setdefault(model, _Engines()).by_options
     if options not in shared:
-        positions = getattr(text_config(model), "max_position_embeddings", None) or 131_072
+        # Longer steps only cost memory where windows keep what a step may still see.
+        has_windows = any(layer.window_tokens for layer in geometry.layers)
+        positions = getattr(text_config(model), "max_position_embeddings", None) or _LONG_STEP
+        step = positions if has_windows else max(positions, _LONG_STEP)
         shared[options] = emblema.Engine(
             geometry,
             pool_bytes if pool_bytes is not None else _memory_bytes() // _POOL_SHARE,
             threads=torch.get_num_threads(),
-            step_tokens=positions,
+            step_tokens=step,
             draft_tokens_max=draft_tokens_max,
         )
     return shared[options]
 
 
 def weights_state(model: Model) -> str:
-    """A text that changes when a weight is written, replaced or adapted: what was computed with
-    other weights is then not found. Read at the start of sequences, not at each step."""
-    written = [weights.state_of(weight) for weight in model.parameters()]
-    return f"{hash((*written, *_active_adapters(model))):x}"
+    """A text that changes when what computes rows does: a weight or a buffer is written, replaced
+    or adapted, the model is put to training, numbers are cast on the way. Read at the start of
+    sequences, not at each step. (Hooks, and attributes in general, it does not see.)"""
+    tensors = [*model.parameters(), *model.buffers()]
+    casts = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    state = (
+        *(weights.state_of(one) for one in tensors),
+        *(_adapter_state(part) for part in model.modules()),
+        *(getattr(part, "scaling", None) for part in model.modules() if hasattr(part, "layer_idx")),
+        model.training,
+        str(casts),
+    )
+    return f"{hash(state):x}"
 
 
-def _active_adapters(model: Model) -> list[str]:
-    """Adapters that were loaded into the model and are in use."""
-    if not getattr(model, "_hf_peft_config_loaded", False):
-        return []
-    return [str(name) for name in model.active_adapters()]
+def _adapter_state(part: Any) -> tuple[str, ...]:
+    """What a layer of an adapter (peft) does at the moment; () of any other module."""
+    names = ("active_adapters", "disable_adapters", "merged_adapters", "scaling")
+    if not hasattr(part, "active_adapters") or isinstance(part, PreTrainedModel):
+        return ()
+    return tuple(str(getattr(part, name, None)) for name in names)
+
+
+def rotates_by_length(model: Model) -> bool:
+    """Whether a token's rotation depends on how long its text is (dynamic and long RoPE): then what
+    one request stored is not what another computes, and nothing is found between them."""
+    return any(kind in ("dynamic", "longrope") for kind in _rope_types(text_config(model)))
+
+
+def _rope_types(config: Any) -> list[str]:
+    waiting = [getattr(config, name, None) for name in ("rope_parameters", "rope_scaling")]
+    found: list[str] = []
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            found.append(str(one.get("rope_type", one.get("type"))))
+            waiting += list(one.values())
+    return found

@@ -14,6 +14,11 @@ Ids = np.ndarray[Any, np.dtype[np.int64]]
 _unshared = itertools.count()
 
 
+def _apart() -> str:
+    """A word that no other sequence has."""
+    return f"/unshared {next(_unshared)}"
+
+
 @dataclass(frozen=True)
 class Identity:
     """What must be equal, beside tokens, for rows to be found."""
@@ -21,6 +26,7 @@ class Identity:
     tenant: str
     salt: str
     weights: str  # models.weights_state
+    is_shared: bool = True  # False: nothing is found, and nothing can be found later
 
 
 class Starter:
@@ -61,7 +67,7 @@ class Starter:
         salt = self._salt(offset)
         if tokens is None:  # embeddings: nothing can be known to be equal
             tokens = np.zeros(0, dtype=np.int64)
-            salt += f"/unshared {next(_unshared)}"
+            salt += _apart()
         asked = tokens if self._has_windows else np.append(tokens, 0)
         sequence = self._engine.start(asked, tenant=self._identity.tenant, salt=salt)
         sequence.truncate(sequence.tokens)  # what was asked for is no promise of what comes
@@ -69,7 +75,8 @@ class Starter:
 
     def _salt(self, offset: int) -> str:
         who = self._identity
-        return f"{len(who.salt)}:{who.salt}/weights {who.weights}/offset {offset}"
+        salt = f"{len(who.salt)}:{who.salt}/weights {who.weights}/offset {offset}"
+        return salt if who.is_shared else salt + _apart()
 
     def why(self, tokens: Ids) -> emblema.WhyReport:
         """What would be found of a prompt whose first token has position 0."""

@@ -39,11 +39,17 @@ class RunningStep:
         core: _core.Step,
         value_widths: list[int],
         up_projections: dict[int, UpProjections],
+        configs: list[Any],
     ) -> None:
         self._core = core
         self._value_widths = value_widths
         self._up_projections = up_projections
+        self._configs = configs
         self._attended: set[int] = set()
+
+    def is_of(self, config: Any) -> bool:
+        """Whether a config is that of the model whose forward this is."""
+        return any(config is one for one in self._configs)
 
     def update(
         self, key: torch.Tensor, value: torch.Tensor, layer: int

@@ -1,16 +1,17 @@
 """What happens around a model's forward when it is given an EmblemaCache.
 
 A cache is told keys and values, never tokens; what can be found again is found by tokens. So the
-model gets two hooks, once: before a forward the cache sees the tokens, the mask and the positions;
-after it the rows are committed, or taken back if the forward failed.
+model's forward is wrapped, once: before it the cache sees the tokens, the mask and the positions;
+after it the rows are committed, or taken back however it ended. (Hooks of torch do not run after a
+KeyboardInterrupt.)
 """
 
+import functools
+import types
 from typing import Any
 
 import torch
-from torch import nn
 
-import emblema
 from emblema.transformers.models import Model, refuse
 
 _CACHE_NAMES = ("cache", "past_key_values")
@@ -20,13 +21,33 @@ _IMAGES = ("pixel_values", "pixel_values_videos", "input_features", "mm_encoder_
 
 
 def install(model: Model) -> None:
-    """Adds the hooks to the model and to the model inside its head; once."""
+    """Wraps the forward of the model and of the model inside its head; once.
+
+    UnsupportedError: another tool has replaced it (hooks of accelerate, torch.compile).
+    """
     for module in {id(m): m for m in (model, model.base_model)}.values():
-        if getattr(module, "_emblema_hooks", False):
+        wrapped = _wrapped_forward(type(module))
+        there = module.__dict__.get("forward")
+        if getattr(there, "__func__", None) is wrapped:
             continue
-        module.register_forward_pre_hook(_before, with_kwargs=True)
-        module.register_forward_hook(_after, with_kwargs=True, always_call=True)
-        module._emblema_hooks = True
+        # What pickle makes of a bound method of ours is the class's own.
+        if there is not None and getattr(there, "__func__", None) is not type(module).forward:
+            raise refuse(model, "its forward was replaced; allowed: the class's own")
+        module.forward = types.MethodType(wrapped, module)
+
+
+@functools.cache
+def _wrapped_forward(kind: Any) -> Any:
+    """The forward of a class of models; with an EmblemaCache, within a step of it."""
+
+    @functools.wraps(kind.forward)
+    def forward(self: Model, *args: Any, **kwargs: Any) -> Any:
+        cache = _cache_of(kwargs)
+        if cache is None or cache.is_running:
+            return kind.forward(self, *args, **kwargs)
+        return _forward_in_step(kind, cache, self, args, kwargs)
+
+    return forward
 
 
 def _cache_of(kwargs: dict[str, Any]) -> Any:
@@ -38,10 +59,10 @@ def _cache_of(kwargs: dict[str, Any]) -> Any:
     return None
 
 
-def _before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    cache = _cache_of(kwargs)
-    if cache is None or cache.is_running:
-        return None
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _forward_in_step(
+    kind: Any, cache: Any, module: Model, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     if args:
         kwargs = {**kwargs, "input_ids": args[0]}
         if len(args) > 1:
@@ -60,7 +81,14 @@ def _before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         kwargs.get("position_ids"),
         _tokens_to_keep(kwargs),
     )
-    return (), (_cut(kwargs, skipped) if skipped else kwargs)
+    try:
+        output = kind.forward(module, **(_cut(kwargs, skipped) if skipped else kwargs))
+        cache.check_attended()
+        cache.finish()
+    except BaseException:
+        cache.abandon()
+        raise
+    return output
 
 
 def _tokens_to_keep(kwargs: dict[str, Any]) -> int | None:
@@ -90,18 +118,3 @@ def _cut(kwargs: dict[str, Any], skipped: int) -> dict[str, Any]:
         if isinstance(given, torch.Tensor) and given.shape[-1] == tokens:
             cut[name] = given[..., skipped:]
     return cut
-
-
-def _after(module: nn.Module, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-    cache = _cache_of(kwargs)
-    if cache is None or not cache.is_run_by(module):
-        return
-    if output is None:  # an exception is on its way
-        cache.abandon()
-        return
-    try:
-        cache.check_attended()
-    except emblema.UnsupportedError:
-        cache.abandon()
-        raise
-    cache.finish()

@@ -11,7 +11,7 @@ import json as _json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any, overload
@@ -20,6 +20,10 @@ from emblema._core import InvalidError, ModelConfig, command_output
 
 Model = str | os.PathLike[str] | Mapping[str, Any] | ModelConfig
 """A preset, a path, the content of a config.json, or a ModelConfig."""
+
+_FLAGS = frozenset({"per_layer", "explain"})
+"""Options that are there or not; all others have a value."""
+
 
 class Plan:
     """One model's plan. ``print(plan)`` shows the command's table.
@@ -159,7 +163,7 @@ def plan(
     """
     if not models:
         raise TypeError("plan() missing 1 required argument: a model")
-    for name in ("json", "model", "reproduce"):
+    for name in ("json", "model", "reproduce", "help"):
         if name in options:
             raise TypeError(f"plan() got an unexpected keyword argument '{name}'")
     options |= {"at": at, "context": context, "gpu": gpu, "gpus": gpus, "tp": tp}
@@ -207,9 +211,11 @@ def _arguments(options: Mapping[str, Any]) -> list[str]:
         option = "--" + name.replace("_", "-")
         if value is None or value is False:
             continue
-        if value is True:
+        if value is True and name in _FLAGS:
             arguments.append(option)
-        elif isinstance(value, list | tuple):
+        elif value is True:
+            raise InvalidError(f"{name} is True; allowed: a value, as {option} takes one")
+        elif isinstance(value, Iterable) and not isinstance(value, str):
             arguments.append(f"{option}={','.join(str(one) for one in value)}")
         else:
             arguments.append(f"{option}={value}")

@@ -26,12 +26,13 @@ def install(model: Model) -> None:
     UnsupportedError: another tool has replaced it (hooks of accelerate, torch.compile).
     """
     for module in {id(m): m for m in (model, model.base_model)}.values():
-        wrapped = _wrapped_forward(type(module))
+        kind: Any = type(module)
+        wrapped = _wrapped_forward(kind)
         there = module.__dict__.get("forward")
         if getattr(there, "__func__", None) is wrapped:
             continue
         # What pickle makes of a bound method of ours is the class's own.
-        if there is not None and getattr(there, "__func__", None) is not type(module).forward:
+        if there is not None and getattr(there, "__func__", None) is not kind.forward:
             raise refuse(model, "its forward was replaced; allowed: the class's own")
         module.forward = types.MethodType(wrapped, module)
 

@@ -106,7 +106,7 @@ _pass_latents.__name__ = "expand_kv"  # by which pickle finds the class's own ag
 
 def check_projection(module: Any) -> None:
     """UnsupportedError unless the weight of kv_b_proj is all that it does."""
-    projection = getattr(module, "kv_b_proj", None)
+    projection: Any = getattr(module, "kv_b_proj", None)
     what = type(projection).__name__
     if type(projection) is nn.Linear:
         if projection.bias is not None:

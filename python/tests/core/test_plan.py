@@ -5,11 +5,12 @@ import subprocess
 import sys
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from core_models import TINY
 
 import emblema
-from emblema import _core
+from emblema import _core, planning
 
 
 def command(*arguments):
@@ -134,3 +135,29 @@ def test_geometry_counts_bytes():
     assert (stream.role, stream.retention, stream.stride_tokens) == ("kv", "window", 1)
     assert len(geometry.fingerprint) == 32
     assert geometry.fingerprint != emblema.Geometry("mistral-7b", kv_dtype="fp16").fingerprint
+
+
+def test_an_option_that_wants_a_value_takes_no_true(tmp_path, monkeypatch):
+    """--html would take the next argument for its file."""
+    monkeypatch.chdir(tmp_path)
+    for option in ("html", "gpus", "kv_dtype", "pool"):
+        with pytest.raises(emblema.InvalidError, match=f"{option} is True; allowed: a value"):
+            emblema.plan("deepseek-v3", **{option: True})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'help'"):
+        emblema.plan("deepseek-v3", help=True)
+    assert list(tmp_path.iterdir()) == []
+    assert emblema.plan("deepseek-v3", per_layer=True, explain=True).growing_bytes_per_token
+
+
+def test_flags_are_those_of_the_command():
+    _, text, _ = _core.run_command(["plan", "--help"])
+    without_value = {line.split()[0] for line in text.split("\n") if line.startswith("  --")
+                     and line[2:34].strip().count(" ") == 0}
+    flags = {f"--{name.replace('_', '-')}" for name in planning._FLAGS}
+    assert flags == without_value - {"--json", "--reproduce"}
+
+
+def test_lengths_of_any_kind():
+    lengths = [1, 2, 3]
+    for given in (lengths, range(1, 4), (n for n in lengths), np.array(lengths)):
+        assert list(emblema.plan("deepseek-v3", at=given).bytes_per_sequence) == lengths

@@ -80,7 +80,8 @@ def test_a_crop_that_is_refused_changes_no_row(new_cache):
     with pytest.raises(UnsupportedError, match="a window let go of"):
         cache.crop(-50)
     assert [sequence.tokens for sequence in cache.sequences] == before == [100, 60]
-    logits_of(model, zoo.tokens(2, 2), cache)
+    longer = torch.cat((mask, torch.ones(2, 2, dtype=mask.dtype)), dim=1)
+    logits_of(model, zoo.tokens(2, 2), cache, attention_mask=longer)
 
 
 def test_a_projection_that_does_more_than_its_weight_is_refused(new_cache):

@@ -127,6 +127,7 @@ class _Pair:
         new = [torch.ones((1, heads, 1, width), dtype=torch.bfloat16) for width in (key, value)]
         implementation = "emblema" if ours else "sdpa"
         attend = _attention_function(implementation)
+        self.model.set_attn_implementation(implementation)
         if ours:
             self.ours.begin(self.model, self.next_token, None, None, None, None)
         cache: Any = self.ours if ours else self.stock

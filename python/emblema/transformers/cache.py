@@ -131,7 +131,8 @@ class EmblemaCache(Cache):
 
     def why(self, input_ids: torch.Tensor) -> emblema.WhyReport:
         """What a new cache would find of these tokens [columns] or [1][columns], and why not the
-        rest. Changes nothing."""
+        rest. Changes nothing. Where the whole prompt can be found (no windows), the report has one
+        token more, for the one that comes next."""
         if not isinstance(input_ids, torch.Tensor) or input_ids.is_floating_point():
             raise emblema.InvalidError(
                 f"input_ids is {in_words(input_ids)}; allowed: a tensor of token ids"
@@ -156,15 +157,11 @@ class EmblemaCache(Cache):
         """Whether a forward is on its way."""
         return self._step is not None
 
-    def is_run_by(self, module: nn.Module) -> bool:
-        """Whether `module` began that forward."""
-        return self._step is not None and self._runner is module
-
     def _forget_step(self) -> None:
         self._step: steps.RunningStep | None = None
-        self._runner: nn.Module | None = None
         self._token: Any = None
         self._is_first = False
+        self._held: list[int] = []  # tokens of each row before the step
         self._pending: list[np.ndarray[Any, Any]] = []
         self._mask: Mask = np.zeros((0, 0), dtype=bool)
 
@@ -218,7 +215,6 @@ class EmblemaCache(Cache):
         except BaseException:
             self._take_back()
             raise
-        self._runner = module
         assert self._step is not None
         self._token = steps.enter(self._step)
         return skipped
@@ -266,6 +262,7 @@ class EmblemaCache(Cache):
         shares = [
             share_of(i, row, mask[i], positions[i]) for i, row in enumerate(self._rows)
         ]
+        self._held = [row.sequence.tokens for row in self._rows]
         self._pending = []
         for index, (row, share) in enumerate(zip(self._rows, shares, strict=True)):
             new = max(share.position + share.columns.size - row.sequence.tokens, 0)
@@ -298,12 +295,22 @@ class EmblemaCache(Cache):
             ) from None
 
     def _take_back(self) -> None:
-        if self._is_first:
+        if self._is_first or not self._rolled_back():
             self._let_go()
-        else:
-            for row in self._rows:
-                row.sequence.cancel()
         self._forget_step()
+
+    # Whoever was interrupted between two commits has rows that count for some sequences only.
+    def _rolled_back(self) -> bool:
+        """Gives back what the step reserved or committed. False: a window let go of what that
+        would need, and the cache can only begin anew."""
+        for row in self._rows:
+            row.sequence.cancel()
+        over = [
+            row.sequence.truncate(held)[1]
+            for row, held in zip(self._rows, self._held, strict=False)  # none: nothing was begun
+            if row.sequence.tokens > held
+        ]
+        return not any(over)
 
     def store(
         self, key: torch.Tensor, value: torch.Tensor, layer: int
@@ -319,10 +326,11 @@ class EmblemaCache(Cache):
     def finish(self) -> None:
         """Ends a forward that went well: its rows are accepted and can be found."""
         mask, pending = self._mask, self._pending
+        stored = [np.concatenate((row.stored, mask[i])) for i, row in enumerate(self._rows)]
         for row, ids in zip(self._rows, pending, strict=True):
             row.sequence.commit(ids)
-        for index, row in enumerate(self._rows):
-            row.stored = np.concatenate((row.stored, mask[index]))
+        for row, columns in zip(self._rows, stored, strict=True):
+            row.stored = columns
         self._columns += mask.shape[1]
         steps.leave(self._token)
         self._forget_step()

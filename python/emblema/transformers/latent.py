@@ -27,7 +27,7 @@ class UpProjections:
     def __init__(self, module: Any) -> None:
         self._module: Callable[[], Any] = weakref.ref(module)
         self._made_from: Hashable = None
-        self._seen: Hashable = None
+        self._seen = b""
         self.content_dim: int = module.qk_nope_head_dim
         self.value_dim: int = module.v_head_dim
         self.latent_dim: int = module.kv_lora_rank

@@ -1,5 +1,7 @@
 """Which models run from an Emblema cache, and the engine that each of them gets."""
 
+import hashlib
+import os
 import weakref
 from typing import Any
 
@@ -149,8 +151,6 @@ _engines: "weakref.WeakKeyDictionary[Model, _Engines]" = weakref.WeakKeyDictiona
 
 
 def _memory_bytes() -> int:
-    import os
-
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -185,16 +185,16 @@ def weights_state(model: Model) -> str:
     """A text that changes when what computes rows does: a weight or a buffer is written, replaced
     or adapted, the model is put to training, numbers are cast on the way. Read at the start of
     sequences, not at each step. (Hooks, and attributes in general, it does not see.)"""
-    tensors = [*model.parameters(), *model.buffers()]
     casts = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    state = (
-        *(weights.state_of(one) for one in tensors),
-        *(_adapter_state(part) for part in model.modules()),
-        *(getattr(part, "scaling", None) for part in model.modules() if hasattr(part, "layer_idx")),
-        model.training,
-        str(casts),
-    )
-    return f"{hash(state):x}"
+    said = [str(casts), str(model.training)]
+    for part in model.modules():
+        said += _adapter_state(part)
+        if hasattr(part, "layer_idx"):
+            said.append(str(getattr(part, "scaling", None)))
+    digest = hashlib.sha256(repr(said).encode())
+    for tensor in (*model.parameters(), *model.buffers()):
+        digest.update(weights.state_of(tensor))
+    return digest.hexdigest()
 
 
 def _adapter_state(part: Any) -> tuple[str, ...]:

@@ -63,13 +63,15 @@ class Starter:
     # What is found is whole blocks, and at most all but one token of what is asked for. With a
     # token more asked for, that can be the whole prompt: its last token then asks and is not stored
     # again. Not with windows, which have let go of what that token would see.
+    def _asked(self, tokens: Ids) -> Ids:
+        return tokens if self._has_windows else np.append(tokens, 0)
+
     def _found(self, tokens: Ids | None, offset: int) -> emblema.Sequence:
         salt = self._salt(offset)
         if tokens is None:  # embeddings: nothing can be known to be equal
             tokens = np.zeros(0, dtype=np.int64)
             salt += _apart()
-        asked = tokens if self._has_windows else np.append(tokens, 0)
-        sequence = self._engine.start(asked, tenant=self._identity.tenant, salt=salt)
+        sequence = self._engine.start(self._asked(tokens), tenant=self._identity.tenant, salt=salt)
         sequence.truncate(sequence.tokens)  # what was asked for is no promise of what comes
         return sequence
 
@@ -80,7 +82,8 @@ class Starter:
 
     def why(self, tokens: Ids) -> emblema.WhyReport:
         """What would be found of a prompt whose first token has position 0."""
-        return self._engine.why(tokens, tenant=self._identity.tenant, salt=self._salt(0))
+        tenant, salt = self._identity.tenant, self._salt(0)
+        return self._engine.why(self._asked(tokens), tenant=tenant, salt=salt)
 
     def _skippable(self, rows: list[Row], ids: Ids | None, mask: Mask, most: int) -> int:
         """Columns of which every row is there. A window has let go of rows before what was found:

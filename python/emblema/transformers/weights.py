@@ -22,14 +22,11 @@ def write_count(weight: torch.Tensor) -> Hashable:
     return serial, weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 
-def state_of(weight: torch.Tensor) -> Hashable:
+def state_of(weight: torch.Tensor) -> bytes:
     """The same, and a look at the numbers: a write that is not counted (through `weight.data`) is
     seen where it changes one of 64 entries that are spread over the weight, as any scaling,
     training or merging does."""
-    return write_count(weight), tuple(_sample(weight))
-
-
-def _sample(weight: torch.Tensor) -> list[float]:
     entries = weight.detach().reshape(-1)
     step = max(entries.numel() // _SAMPLED, 1)
-    return entries[::step].to(torch.float32).tolist()
+    sample = entries[::step].to("cpu", torch.float32)
+    return repr(write_count(weight)).encode() + sample.numpy().tobytes()

@@ -46,6 +46,49 @@ def test_a_forward_that_is_interrupted_leaves_the_cache_as_it_was(error, held, n
     assert_equal_logits(logits_of(model, text, again), logits_of(zoo.stock("llama"), text))
 
 
+class InterruptedCommit:
+    """A sequence whose commit is interrupted; all else is the sequence's own."""
+
+    def __init__(self, sequence):
+        self._sequence = sequence
+
+    def __getattr__(self, name):
+        return getattr(self._sequence, name)
+
+    def commit(self, ids):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["llama", "deepseek-v3", "gpt-oss"])
+def test_an_interrupt_between_two_commits(name, new_cache):
+    """The first sequence has committed, the second has not: neither counts."""
+    model = ours(name)
+    ids = zoo.tokens(60, 60)
+    cache = new_cache(model)
+    logits_of(model, ids[:, :40], cache)
+    real = cache.finish
+
+    def finish():
+        second = cache._rows[1]
+        whole = second.sequence
+        second.sequence = InterruptedCommit(whole)
+        try:
+            real()
+        finally:
+            second.sequence = whole
+
+    cache.finish = finish
+    with pytest.raises(KeyboardInterrupt):
+        logits_of(model, ids[:, 40:], cache)
+    cache.finish = real
+    held = cache.get_seq_length()  # 0 where a window let go of what it would need
+    assert [sequence.tokens for sequence in cache.sequences] == ([held] * 2 if held else [])
+    other = ids.flip(1)
+    text = torch.cat((ids[:, :held], other[:, : 60 - held]), dim=1)
+    found = logits_of(model, other[:, : 60 - held], cache)
+    assert_equal_logits(found, logits_of(zoo.stock(name), text)[:, held:])
+
+
 def test_a_stock_forward_of_another_model_keeps_its_mask_within_a_step(new_cache):
     model, other = zoo.build("llama", "emblema"), ours("qwen3")
     ids, mask = zoo.tokens(9, 20), zoo.mask_of(9, 20)

@@ -34,17 +34,6 @@ bool fits(const Shape& shape, const Shape& wanted) {
 }
 
 template <class Array>
-bool in_order(const Array& array) {
-  if (array.size() == 0) return true;
-  std::int64_t stride = 1;
-  for (std::size_t i = array.ndim(); i-- > 0;) {
-    if (array.shape(i) != 1 && array.stride(i) != stride) return false;
-    stride *= static_cast<std::int64_t>(array.shape(i));
-  }
-  return true;
-}
-
-template <class Array>
 void check_floats(std::string_view field, const Array& array, const Shape& wanted) {
   if (!is_float(array.dtype(), 32)) {
     raise_invalid(

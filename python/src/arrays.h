@@ -27,6 +27,18 @@ std::string name_of(nb::dlpack::dtype type);
 bool is_float(nb::dlpack::dtype type, std::uint8_t bits);  // IEEE: not bfloat16
 bool is_bfloat16(nb::dlpack::dtype type);
 
+// Whether the numbers lie one behind the other, the last dimension closest.
+template <class Array>
+bool in_order(const Array& array) {
+  if (array.size() == 0) return true;
+  std::int64_t stride = 1;
+  for (std::size_t i = array.ndim(); i-- > 0;) {
+    if (array.shape(i) != 1 && array.stride(i) != stride) return false;
+    stride *= static_cast<std::int64_t>(array.shape(i));
+  }
+  return true;
+}
+
 // Any CPU array. InvalidError: it is none, or lies elsewhere.
 AnyArray array_of(std::string_view field, nb::handle given);
 

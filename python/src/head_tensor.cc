@@ -11,11 +11,9 @@ namespace emblema::python {
 namespace {
 
 std::optional<Encoding> encoding_of(nb::dlpack::dtype type) {
-  if (type.lanes != 1) return std::nullopt;
-  const auto code = static_cast<nb::dlpack::dtype_code>(type.code);
-  if (code == nb::dlpack::dtype_code::Float && type.bits == 32) return Encoding::kFp32;
-  if (code == nb::dlpack::dtype_code::Float && type.bits == 16) return Encoding::kFp16;
-  if (code == nb::dlpack::dtype_code::Bfloat && type.bits == 16) return Encoding::kBf16;
+  if (is_float(type, 32)) return Encoding::kFp32;
+  if (is_float(type, 16)) return Encoding::kFp16;
+  if (is_bfloat16(type)) return Encoding::kBf16;
   return std::nullopt;
 }
 
@@ -71,7 +69,7 @@ void HeadTensor::store(std::uint64_t sequence, std::uint64_t head, std::uint64_t
   }
 }
 
-Result<HeadTensor> head_tensor(std::string_view field, const nb::ndarray<nb::device::cpu>& array) {
+Result<HeadTensor> head_tensor(std::string_view field, const WritableArray& array) {
   if (array.ndim() != 4) {
     return fail(ErrorCode::Invalid,
                 fmt::format("{} has {} dimensions; allowed: 4, [sequences][heads][tokens][width]",
@@ -80,9 +78,8 @@ Result<HeadTensor> head_tensor(std::string_view field, const nb::ndarray<nb::dev
   const auto encoding = encoding_of(array.dtype());
   if (!encoding) {
     return fail(ErrorCode::Invalid,
-                fmt::format("{} has numbers of kind {} and {} bits; allowed: float32, float16, "
-                            "bfloat16",
-                            field, array.dtype().code, array.dtype().bits));
+                fmt::format("{} is an array of {}; allowed: float32, float16, bfloat16", field,
+                            name_of(array.dtype())));
   }
   if (array.stride(3) != 1 && array.shape(3) > 1) {
     return fail(ErrorCode::Invalid, fmt::format("{} has stride {} in its last dimension; allowed: "

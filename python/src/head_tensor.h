@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include <nanobind/ndarray.h>
-
 #include "emblema/geometry/encoding.h"
-#include "python/src/core.h"
+#include "python/src/arrays.h"
 
 namespace emblema::python {
 
@@ -35,6 +33,6 @@ struct HeadTensor {
 
 // Invalid, naming `field`: another number of dimensions, another type of number, a last dimension
 // whose numbers are not neighbours.
-Result<HeadTensor> head_tensor(std::string_view field, const nb::ndarray<nb::device::cpu>& array);
+Result<HeadTensor> head_tensor(std::string_view field, const WritableArray& array);
 
 }  // namespace emblema::python

@@ -13,15 +13,6 @@ std::uint64_t numbers_a_row(const AnyArray& part) {
   return numbers;
 }
 
-bool lies_in_order(const AnyArray& part) {
-  std::int64_t stride = 1;
-  for (std::size_t i = part.ndim(); i-- > 0;) {
-    if (part.shape(i) != 1 && part.stride(i) != stride) return false;
-    stride *= static_cast<std::int64_t>(part.shape(i));
-  }
-  return true;
-}
-
 float number_at(const AnyArray& part, std::int64_t at) {
   if (part.dtype().bits == 32) return static_cast<const float*>(part.data())[at];
   const std::uint16_t bits = static_cast<const std::uint16_t*>(part.data())[at];
@@ -70,7 +61,7 @@ RowParts::RowParts(const nb::args& parts, std::uint64_t rows, std::uint64_t numb
 
 std::span<const float> RowParts::numbers(std::vector<float>* joined) const {
   const AnyArray& front = parts_.front();
-  if (parts_.size() == 1 && is_float(front.dtype(), 32) && lies_in_order(front)) {
+  if (parts_.size() == 1 && is_float(front.dtype(), 32) && in_order(front)) {
     return {static_cast<const float*>(front.data()), rows_ * numbers_};
   }
   joined->resize(rows_ * numbers_);

@@ -17,8 +17,7 @@
 namespace emblema::python {
 namespace {
 
-using Tensor = nb::ndarray<nb::device::cpu>;
-using Floats = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
+using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using GivenRow = std::tuple<const SequenceHandle*, std::vector<std::uint32_t>, std::uint64_t>;
 
 class StepHandle {
@@ -42,15 +41,15 @@ class StepHandle {
     sequences_ = std::move(sequences);
   }
 
-  void write(std::uint32_t layer, const Tensor& keys, const Tensor& values) {
+  void write(std::uint32_t layer, const WritableArray& keys, const WritableArray& values) {
     const HeadTensor key_rows = value_of(head_tensor("keys", keys));
     const HeadTensor value_rows = value_of(head_tensor("values", values));
     check(unlocked(sequences_, [&] { return step_.write(layer, key_rows, value_rows); }));
   }
 
-  void attend(std::uint32_t layer, const Tensor& query, const Tensor& out, AttendOptions options,
-              const std::optional<Floats>& sinks, const std::optional<Floats>& key_up,
-              const std::optional<Floats>& value_up) {
+  void attend(std::uint32_t layer, const WritableArray& query, const WritableArray& out,
+              AttendOptions options, const std::optional<FloatArray>& sinks,
+              const std::optional<FloatArray>& key_up, const std::optional<FloatArray>& value_up) {
     const HeadTensor queries = value_of(head_tensor("query", query));
     const HeadTensor results = value_of(head_tensor("out", out));
     if (sinks) options.sinks = {sinks->data(), sinks->size()};
@@ -93,7 +92,7 @@ class StepHandle {
     return work();
   }
 
-  static LatentExpansion expansion_of(const Floats& key_up, const Floats& value_up) {
+  static LatentExpansion expansion_of(const FloatArray& key_up, const FloatArray& value_up) {
     if (key_up.ndim() != 3 || value_up.ndim() != 3) {
       raise({ErrorCode::Invalid, "key_up and value_up have 3 dimensions: [heads][width][latent]"});
     }
@@ -126,9 +125,10 @@ void bind_step(nb::module_& module) {
            "come rotated. Columns that are rows already, and padding, are left out.")
       .def(
           "attend",
-          [](StepHandle& step, std::uint32_t layer, const Tensor& query, const Tensor& out,
-             double scale, double softcap, std::uint64_t window, const std::optional<Floats>& sinks,
-             const std::optional<Floats>& key_up, const std::optional<Floats>& value_up) {
+          [](StepHandle& step, std::uint32_t layer, const WritableArray& query,
+             const WritableArray& out, double scale, double softcap, std::uint64_t window,
+             const std::optional<FloatArray>& sinks, const std::optional<FloatArray>& key_up,
+             const std::optional<FloatArray>& value_up) {
             step.attend(layer, query, out, {.scale = scale, .softcap = softcap, .window = window},
                         sinks, key_up, value_up);
           },
